@@ -1,0 +1,31 @@
+"""tfjac: Jacobians of TensorFlow graphs.
+
+    J  = tfjac.jacobian(y, x)             # y.shape + x.shape
+    Jb = tfjac.batch_jacobian(y, x)       # [B] + y.shape[1:] + x.shape[1:]
+    jac = tfjac.prepare(model, batch=True)
+    Jb = jac(x)                           # from eager code; built once
+"""
+
+from tfjac import errors, strategies
+from tfjac.jacobians import (
+    batch_jacobian,
+    jacobian,
+    plan,
+    value_and_batch_jacobian,
+    value_and_jacobian,
+)
+from tfjac.products import jvp, vjp
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "batch_jacobian",
+    "errors",
+    "jacobian",
+    "jvp",
+    "plan",
+    "strategies",
+    "value_and_batch_jacobian",
+    "value_and_jacobian",
+    "vjp",
+]

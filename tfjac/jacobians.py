@@ -1,0 +1,307 @@
+"""Jacobians and their products for tensors of a graph that is being built."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac import errors, graph_memo, planning, problems, shapes
+from tfjac.problems import Nested
+from tfjac.strategies import Problem, Source, Strategy, base
+
+
+@tf.autograph.experimental.do_not_convert
+def jacobian(
+    ys: Nested,
+    xs: Nested,
+    strategy: str | Strategy = "auto",
+    *,
+    chunk_size: int | str | None = "auto",
+    unconnected_gradients: str | tf.UnconnectedGradients = "zero",
+    holomorphic: bool = False,
+    name: str | None = None,
+) -> Nested:
+    """Returns the Jacobian dy/dx of graph tensors, shape `y.shape + x.shape`.
+
+    J[i, j] = d y[i] / d x[j], where i runs over the axes of y and j over those of x. Its dtype is
+    that of y. For real x and complex y, J = d Re y/dx + i d Im y/dx. For complex x and real y it
+    is what `tf.gradients` gives, dy/d Re x + i dy/d Im x. Where both are complex, `holomorphic`
+    says that dy/dx exists; it is returned, not its conjugate, which `tf.gradients` gives.
+
+    Asking again for the same Jacobian in one graph returns the same tensor, except under a
+    `tf.GradientTape`. The result is differentiable.
+
+    Args:
+      ys: target, or a nested structure of targets, of any shape; floating or complex.
+      xs: source, or a nested structure of sources: tensors of the graph or `tf.Variable`s.
+      strategy: "auto", "unstack", "while_loop", "vectorized", "forward", or a `Strategy`.
+      chunk_size: rows or columns per pass; None for all at once, "auto" for as many as fit 256 MiB.
+      unconnected_gradients: "zero", or "none" for None where x does not reach y.
+      holomorphic: that y is a holomorphic function of complex x.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of ys, in it the structure of xs, in it tensors of shape `y.shape + x.shape`.
+
+    Raises:
+      InvalidTypeError: eager tensors, non-tensors, dtypes that are not floating or complex.
+      InvalidValueError: unknown strategy, tensors of two graphs, options that contradict.
+      NotDifferentiableError: an op between x and y has no derivative.
+      UnsupportedError: the strategy cannot serve this Jacobian; the message says why.
+
+    Cost:
+      As many vector-Jacobian products as y has entries, or Jacobian-vector products as x has
+      (`forward`). The value y is computed once.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.jacobian(x ** 2, x)
+      >>> f(tf.constant([1., 2.])).numpy()
+      array([[2., 0.],
+             [0., 4.]], dtype=float32)
+    """
+    return _operate(ys, xs, False, strategy, chunk_size, unconnected_gradients, holomorphic,
+                    name or "jacobian")
+
+
+@tf.autograph.experimental.do_not_convert
+def batch_jacobian(
+    ys: Nested,
+    xs: Nested,
+    strategy: str | Strategy = "auto",
+    *,
+    chunk_size: int | str | None = "auto",
+    unconnected_gradients: str | tf.UnconnectedGradients = "zero",
+    holomorphic: bool = False,
+    name: str | None = None,
+) -> Nested:
+    """Returns one Jacobian per example, shape `[B] + y.shape[1:] + x.shape[1:]`.
+
+    J[b, i, j] = d y[b, i] / d x[b, j]. It *assumes* that example b of y depends on example b of x
+    alone; this is not checked. Where examples mix, as in batch normalization while training, use
+    `jacobian`: here reverse strategies would give the derivative of sums over the batch.
+
+    Args:
+      ys: target `[B, ...]`, or a nested structure of them; `[B]` counts as one row per example.
+      xs: source `[B, ...]`, or a nested structure of them. Tensors only: a variable has no
+        example axis.
+      strategy: as in `jacobian`.
+      chunk_size: as in `jacobian`; rows or columns of one example.
+      unconnected_gradients: as in `jacobian`.
+      holomorphic: as in `jacobian`.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of ys, in it the structure of xs, in it tensors of shape
+      `[B] + y.shape[1:] + x.shape[1:]`.
+
+    Raises:
+      As `jacobian`; also InvalidValueError for a scalar target or source, a variable as source,
+      or sizes of the first axis that differ.
+
+    Cost:
+      As many vector-Jacobian products of the whole batch as one example of y has entries, or
+      Jacobian-vector products as one example of x has (`forward`).
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.batch_jacobian(tf.reduce_sum(x ** 2, axis=1), x)
+      >>> f(tf.constant([[1., 2.], [3., 4.]])).numpy()
+      array([[2., 4.],
+             [6., 8.]], dtype=float32)
+    """
+    return _operate(ys, xs, True, strategy, chunk_size, unconnected_gradients, holomorphic,
+                    name or "batch_jacobian")
+
+
+@tf.autograph.experimental.do_not_convert
+def value_and_jacobian(ys: Nested, xs: Nested, strategy: str | Strategy = "auto",
+                       **options) -> tuple[Nested, Nested]:
+    """Returns `(ys, jacobian(ys, xs, strategy, **options))`.
+
+    The value is evaluated once for both: shapes `y.shape` and `y.shape + x.shape`.
+
+    Args:
+      ys: as in `jacobian`.
+      xs: as in `jacobian`.
+      strategy: as in `jacobian`.
+      **options: as in `jacobian`.
+
+    Returns:
+      The targets as they came, and the Jacobian.
+
+    Raises:
+      As `jacobian`.
+
+    Cost:
+      That of `jacobian`.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.value_and_jacobian(x ** 2, x)
+      >>> y, j = f(tf.constant([3.]))
+      >>> float(y[0]), float(j[0, 0])
+      (9.0, 6.0)
+    """
+    return ys, jacobian(ys, xs, strategy, **options)
+
+
+@tf.autograph.experimental.do_not_convert
+def value_and_batch_jacobian(ys: Nested, xs: Nested, strategy: str | Strategy = "auto",
+                             **options) -> tuple[Nested, Nested]:
+    """Returns `(ys, batch_jacobian(ys, xs, strategy, **options))`.
+
+    The value is evaluated once for both: shapes `[B, ...]` and
+    `[B] + y.shape[1:] + x.shape[1:]`.
+
+    Args:
+      ys: as in `batch_jacobian`.
+      xs: as in `batch_jacobian`.
+      strategy: as in `jacobian`.
+      **options: as in `batch_jacobian`.
+
+    Returns:
+      The targets as they came, and the per-example Jacobian.
+
+    Raises:
+      As `batch_jacobian`.
+
+    Cost:
+      That of `batch_jacobian`.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.value_and_batch_jacobian(x ** 2, x)
+      >>> y, j = f(tf.constant([[3.]]))
+      >>> y.shape.as_list(), j.shape.as_list()
+      ([1, 1], [1, 1, 1])
+    """
+    return ys, batch_jacobian(ys, xs, strategy, **options)
+
+
+@tf.autograph.experimental.do_not_convert
+def plan(ys: Nested, xs: Nested, batch: bool = False, strategy: str | Strategy = "auto",
+         chunk_size: int | str | None = "auto") -> list[planning.Plan]:
+    """Returns, for each target of `ys`, the plan that `jacobian` or `batch_jacobian` follows.
+
+    Args:
+      ys: as in `jacobian`.
+      xs: as in `jacobian`.
+      batch: whether the per-example Jacobian is meant.
+      strategy: as in `jacobian`.
+      chunk_size: as in `jacobian`.
+
+    Returns:
+      One `Plan` for each tensor of `ys`, in the order of `tf.nest.flatten`.
+
+    Raises:
+      As `jacobian`.
+
+    Cost:
+      Reads the graph and adds no op.
+
+    Example:
+      >>> with tf.Graph().as_default():
+      ...   x = tf.compat.v1.placeholder(tf.float32, [3])
+      ...   (p,) = tfjac.plan(tf.sin(x), x, batch=False)
+      >>> p.strategy.name
+      'unstack'
+    """
+    _check_options(strategy, chunk_size)
+    with problems.building(tf.nest.flatten(ys), "ys", "plan") as targets:
+        found = [problems.problem(y, tf.nest.flatten(xs), batch) for y in targets]
+        return [planning.choose(problem, strategy, chunk_size) for problem in found]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    strategy: str | Strategy
+    chunk_size: int | str | None
+    holomorphic: bool
+    zeros: bool
+
+
+def _operate(ys, xs, batch, strategy, chunk_size, unconnected_gradients, holomorphic, name):
+    _check_options(strategy, chunk_size)
+    options = _Options(strategy, chunk_size, holomorphic,
+                       problems.zeros_wanted(unconnected_gradients))
+    flat_xs = tf.nest.flatten(xs)
+    results = []
+    with problems.building(tf.nest.flatten(ys), "ys", name) as targets:
+        for y in targets:
+            problem = problems.problem(y, flat_xs, batch)
+            _check_complex(problem, holomorphic)
+            key = ("jacobian", y.ref(), *(s.value.ref() for s in problem.sources), batch, options)
+            by_source = graph_memo.memoized_unless_recording(
+                key, lambda problem=problem: _by_source(problem, options))
+            row = [by_source[i] for i in problems.positions(problem, flat_xs)]
+            results.append(tf.nest.pack_sequence_as(xs, row))
+    return tf.nest.pack_sequence_as(ys, results)
+
+
+def _check_options(strategy: str | Strategy, chunk_size: int | str | None) -> None:
+    shapes.check_chunk_size(chunk_size)
+    planning.check_strategy(strategy, chunk_size)
+
+
+def _check_complex(problem: Problem, holomorphic: bool) -> None:
+    both = problem.y.dtype.is_complex and any(s.dtype.is_complex for s in problem.sources)
+    if both and not holomorphic:
+        raise errors.InvalidValueError(
+            "holomorphic", "True where target and source are complex",
+            f"target {problem.y.name!r} of dtype {problem.y.dtype.name}",
+            "Pass holomorphic=True if dy/dx exists, else differentiate real and imaginary parts.")
+    if holomorphic and not both:
+        raise errors.InvalidValueError(
+            "holomorphic", "False unless target and source are complex",
+            f"target {problem.y.name!r} of dtype {problem.y.dtype.name}", "Leave it out.")
+
+
+def _by_source(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
+    """Returns the Jacobian by each source; real and complex sources have each their own way."""
+    found: dict[Source, tf.Tensor | None] = {}
+    for is_complex in (False, True):
+        group = tuple(s for s in problem.sources if s.dtype.is_complex == is_complex)
+        if group:
+            part = dataclasses.replace(problem, sources=group)
+            solve = _complex_by_real if problem.y.dtype.is_complex and not is_complex else _solve
+            found.update(zip(group, solve(part, options)))
+    return [_finished(problem, s, found[s], options) for s in problem.sources]
+
+
+def _complex_by_real(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
+    parts = [_solve(dataclasses.replace(problem, y=part(problem.y)), options)
+             for part in (tf.math.real, tf.math.imag)]
+    return [None if real is None else tf.complex(real, imag) for real, imag in zip(*parts)]
+
+
+def _solve(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
+    if not problem.ops and problem.y.ref() not in [s.value.ref() for s in problem.sources]:
+        return [None] * len(problem.sources)
+    if problem.y.shape.num_elements() == 0:
+        return [tf.zeros(base.jacobian_shape(problem, s), problem.y.dtype)
+                for s in problem.sources]
+    return planning.choose(problem, options.strategy, options.chunk_size).strategy.build(problem)
+
+
+def _finished(problem: Problem, source: Source, jacobian_: tf.Tensor | None, options: _Options):
+    """Returns the Jacobian with its zeros, dtype, static shape and run-time checks in place."""
+    if jacobian_ is None:
+        if not options.zeros:
+            return None
+        dtype = source.dtype if source.dtype.is_complex else problem.y.dtype
+        jacobian_ = tf.zeros(base.jacobian_shape(problem, source), dtype)
+    if jacobian_.dtype != problem.y.dtype and not jacobian_.dtype.is_complex:
+        jacobian_ = tf.cast(jacobian_, problem.y.dtype)
+    checks = problems.check_example_counts(problem) if problem.batch else []
+    if checks:
+        with tf.control_dependencies(checks):
+            jacobian_ = tf.identity(jacobian_)
+    x_shape = source.shape[1:] if problem.batch else source.shape
+    jacobian_.set_shape(problem.y.shape.concatenate(x_shape))
+    return jacobian_

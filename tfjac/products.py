@@ -1,0 +1,134 @@
+"""Products of the Jacobian with one vector, for tensors of a graph that is being built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfjac import errors, problems, sweeps
+from tfjac.problems import Nested
+
+
+@tf.autograph.experimental.do_not_convert
+def vjp(ys: Nested, xs: Nested, cotangents: Nested, *,
+        unconnected_gradients: str | tf.UnconnectedGradients = "zero",
+        name: str | None = None) -> Nested:
+    """Returns the vector-Jacobian product J^T u, one tensor of x's shape for each source.
+
+    Sums over the targets where there are several. For complex tensors it is TensorFlow's gradient,
+    the product J^H u with the adjoint.
+
+    Args:
+      ys: target, or a nested structure of targets.
+      xs: source, or a nested structure of sources, as in `jacobian`.
+      cotangents: the structure of ys; each of y's shape and dtype.
+      unconnected_gradients: "zero", or "none" for None where x reaches no target.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of xs, each of x's shape and dtype.
+
+    Raises:
+      As `jacobian`; also InvalidValueError where a cotangent does not match its target.
+
+    Cost:
+      One reverse pass for each target; the value is computed once.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.vjp(x ** 2, x, tf.constant([1., 10.]))
+      >>> f(tf.constant([1., 2.])).numpy()
+      array([ 2., 40.], dtype=float32)
+    """
+    zeros = problems.zeros_wanted(unconnected_gradients)
+    flat_xs = tf.nest.flatten(xs)
+    with problems.building(tf.nest.flatten(ys), "ys", name or "vjp") as targets:
+        vectors = _matching("cotangents", cotangents, ys, targets)
+        pulled = []
+        for y, u in zip(targets, vectors):
+            problem = problems.problem(y, flat_xs, False)
+            per_source = sweeps.pullback(y, problem.sources)(u)
+            pulled.append([per_source[i] for i in problems.positions(problem, flat_xs)])
+        sums = [_sum(parts) for parts in zip(*pulled)]
+        if zeros:
+            sums = [tf.zeros_like(x) if g is None else g for g, x in zip(sums, flat_xs)]
+    return tf.nest.pack_sequence_as(xs, sums)
+
+
+@tf.autograph.experimental.do_not_convert
+def jvp(ys: Nested, xs: Nested, tangents: Nested, *,
+        unconnected_gradients: str | tf.UnconnectedGradients = "zero",
+        name: str | None = None) -> Nested:
+    """Returns the Jacobian-vector product J v, one tensor of y's shape for each target.
+
+    Sums over the sources where there are several: the derivative of ys along all tangents.
+    Honours custom gradients, and works through loops and recurrent layers.
+
+    Args:
+      ys: target, or a nested structure of targets.
+      xs: source, or a nested structure of sources, as in `jacobian`; each once.
+      tangents: the structure of xs; each of x's shape and dtype.
+      unconnected_gradients: "zero", or "none" for None where no source reaches y.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of ys, each of y's shape and dtype.
+
+    Raises:
+      As `jacobian`; also InvalidValueError where a tangent does not match its source, and
+      UnsupportedError where the gradient of an op cannot be differentiated again.
+
+    Cost:
+      About one reverse pass for each target, of a graph twice as large to construct.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.jvp(x ** 2, x, tf.constant([1., 10.]))
+      >>> f(tf.constant([1., 2.])).numpy()
+      array([ 2., 40.], dtype=float32)
+    """
+    zeros = problems.zeros_wanted(unconnected_gradients)
+    flat_xs = tf.nest.flatten(xs)
+    pushed = []
+    with problems.building(tf.nest.flatten(ys), "ys", name or "jvp") as targets:
+        for y in targets:
+            problem = problems.problem(y, flat_xs, False)
+            if len(problem.sources) < len(flat_xs):
+                raise errors.InvalidValueError(
+                    "xs", "distinct sources", "one source twice", "Add up its tangents.")
+            vectors = _matching("tangents", tangents, xs, [s.value for s in problem.sources])
+            (dy,) = sweeps.pushforward(y, problem.sources)(*vectors)
+            pushed.append(tf.zeros_like(y) if dy is None and zeros else dy)
+    return tf.nest.pack_sequence_as(ys, pushed)
+
+
+def _matching(argument: str, vectors: Nested, structure: Nested, tensors) -> list[tf.Tensor]:
+    """Returns the `vectors`, flat, as tensors that match `tensors` one by one, or raises."""
+    try:
+        tf.nest.assert_same_structure(structure, vectors, check_types=False)
+    except (ValueError, TypeError) as error:
+        raise errors.InvalidValueError(
+            argument, "of the same structure as what it is for", "another structure",
+            str(error)) from None
+    return [_match(argument, v, t) for v, t in zip(tf.nest.flatten(vectors), tensors)]
+
+
+def _match(argument: str, vector, tensor) -> tf.Tensor:
+    wanted = f"of shape {tensor.shape} and dtype {tensor.dtype.base_dtype.name}, as {tensor.name!r}"
+    given = getattr(vector, "dtype", None)
+    if isinstance(vector, (tf.Tensor, tf.Variable)) and vector.dtype != tensor.dtype.base_dtype:
+        raise errors.InvalidTypeError(argument, wanted, f"dtype {given.name}", "Cast it first.")
+    vector = tf.convert_to_tensor(vector, tensor.dtype.base_dtype)
+    if not vector.shape.is_compatible_with(tensor.shape):
+        raise errors.InvalidValueError(
+            argument, wanted, f"shape {vector.shape}", "Give one entry for each entry of it.")
+    return vector
+
+
+def _sum(parts: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
+    found = [part for part in parts if part is not None]
+    return tf.add_n(found) if found else None
+

@@ -1,0 +1,16 @@
+"""The strategies, in the order in which `Plan.explain` lists them."""
+
+from __future__ import annotations
+
+from tfjac.strategies.base import Cost, Problem, Source, Strategy, Support
+from tfjac.strategies.forward import Forward
+from tfjac.strategies.unstack import Unstack
+from tfjac.strategies.vectorized import Vectorized
+from tfjac.strategies.while_loop import WhileLoop
+
+STRATEGIES: tuple[Strategy, ...] = (Unstack(), WhileLoop(), Vectorized(), Forward())
+
+__all__ = [
+    "STRATEGIES", "Cost", "Forward", "Problem", "Source", "Strategy", "Support", "Unstack",
+    "Vectorized", "WhileLoop",
+]

@@ -1,0 +1,193 @@
+"""What a strategy is given (a Problem) and what it must answer (the Strategy protocol)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Protocol
+
+import tensorflow as tf
+
+from tfjac import shapes, sweeps
+from tfjac.graph import subgraph
+from tfjac.graph.sources import Source
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    """One target, its sources, and what is wanted: facts about the graph, read when asked for.
+
+    Args:
+      y: the target, any shape; `[B, ...]` where `batch`.
+      sources: the sources; `[B, ...]` each where `batch`.
+      batch: per-example Jacobian, which takes it that example b of y uses example b of x alone.
+      compiled: the graph will be compiled by XLA.
+    """
+
+    y: tf.Tensor
+    sources: tuple[Source, ...]
+    batch: bool
+    compiled: bool = False
+
+    @functools.cached_property
+    def ops(self) -> list[tf.Operation]:
+        """The ops on the way from the sources to y, in topological order."""
+        return subgraph.ops_between(self.y, [t for s in self.sources for t in s.tensors])
+
+    @functools.cached_property
+    def op_types(self) -> frozenset[str]:
+        """The types of those ops."""
+        return frozenset(op.type for op in self.ops)
+
+    @property
+    def rows(self) -> int | None:
+        """Passes that reverse mode needs: entries of y, of one example where batch."""
+        return shapes.static_size(self.y.shape[1:] if self.batch else self.y.shape)
+
+    @property
+    def columns(self) -> int | None:
+        """Passes that forward mode needs: entries of the sources, of one example where batch."""
+        sizes = [shapes.static_size(s.shape[1:] if self.batch else s.shape) for s in self.sources]
+        return None if None in sizes else sum(sizes)
+
+    @functools.cached_property
+    def bytes_per_pass(self) -> int | None:
+        """Bytes of the tensors on the way, or None where a size is unknown."""
+        sizes = [_bytes(t) for op in self.ops for t in op.outputs]
+        return None if None in sizes else sum(sizes)
+
+
+def _bytes(tensor: tf.Tensor) -> int | None:
+    size = shapes.static_size(tensor.shape)
+    if tensor.dtype in (tf.resource, tf.variant, tf.string):
+        return 0
+    return None if size is None else size * tensor.dtype.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Support:
+    """Whether a strategy takes a problem, and why not."""
+
+    ok: bool
+    reason: str = ""
+
+
+SUPPORTED = Support(True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a strategy expects to spend.
+
+    Args:
+      passes: vector-Jacobian or Jacobian-vector products of the whole batch.
+      work: time of all passes, in plain vector-Jacobian products run one after the other.
+      graph_ops: ops that the graph gains, roughly; they cost construction and optimization.
+      chunk_size: passes carried at once.
+    """
+
+    passes: int | None
+    work: float
+    graph_ops: int
+    chunk_size: int | None
+
+
+# Bytes that the tensors of the passes carried at once may take where chunk_size is "auto".
+CHUNK_BYTES = 1 << 28
+
+# Work of a vectorized map: to begin with, and per pass. See BUILD_NOTES.md, "Costs of the four
+# strategies".
+VECTORIZED_START = 1.0
+VECTORIZED_PASS = 0.9
+
+# Passes to expect where the shapes do not tell.
+_UNKNOWN_PASSES = 100
+
+_LOOPS = frozenset({"StatelessWhile", "While"})
+
+
+class Strategy(Protocol):
+    """A way to build the Jacobian. Implementations are frozen dataclasses; fields are options.
+
+    One that carries several passes at once has a field `chunk_size` (int, None or "auto").
+    """
+
+    name: str
+
+    def supports(self, problem: Problem) -> Support:
+        """Says whether `build` can serve `problem`, and if not, why. Adds no op."""
+
+    def cost(self, problem: Problem) -> Cost:
+        """Says what `build` would spend. Adds no op; called only where supported."""
+
+    def build(self, problem: Problem) -> list[tf.Tensor | None]:
+        """Adds the ops and returns, for each source, its Jacobian or None where unconnected.
+
+        Shape `y.shape + x.shape`, or `[B] + y.shape[1:] + x.shape[1:]` where `problem.batch`.
+        """
+
+
+def reverse_units(problem: Problem) -> sweeps.UnitVectors:
+    """Returns the cotangents that pick one row of the Jacobian each."""
+    return _units(problem, shapes.shape_of(problem.y), problem.y.dtype)
+
+
+def forward_units(problem: Problem, source: Source) -> sweeps.UnitVectors:
+    """Returns the tangents that pick one column of the Jacobian by `source` each."""
+    return _units(problem, source.run_time_shape(), source.dtype)
+
+
+def jacobian_shape(problem: Problem, source: Source) -> shapes.Shape:
+    """Returns `y.shape + x.shape`, or `[B] + y.shape[1:] + x.shape[1:]` where batch."""
+    x_shape = source.run_time_shape()
+    return shapes.join(shapes.shape_of(problem.y), x_shape[1:] if problem.batch else x_shape)
+
+
+def from_rows(problem: Problem, source: Source, rows: tf.Tensor) -> tf.Tensor:
+    """Returns the Jacobian from its `rows`, `[number of rows, *x.shape]`."""
+    if problem.batch and problem.rows != 1:
+        entries, columns = reverse_units(problem), forward_units(problem, source)
+        rows = tf.reshape(rows, [entries.size, entries.batch, columns.size])
+        rows = tf.transpose(rows, [1, 0, 2])
+    return tf.reshape(rows, jacobian_shape(problem, source))
+
+
+def from_columns(problem: Problem, source: Source, columns: tf.Tensor) -> tf.Tensor:
+    """Returns the Jacobian from its `columns`, `[number of columns, *y.shape]`."""
+    entries, units = reverse_units(problem), forward_units(problem, source)
+    if problem.batch:
+        columns = tf.reshape(columns, [units.size, units.batch, entries.size])
+        columns = tf.transpose(columns, [1, 2, 0])
+    else:
+        columns = tf.transpose(tf.reshape(columns, [units.size, entries.size]))
+    return tf.reshape(columns, jacobian_shape(problem, source))
+
+
+def _units(problem: Problem, shape: shapes.Shape, dtype: tf.DType) -> sweeps.UnitVectors:
+    if problem.batch:
+        return sweeps.UnitVectors(shape[1:], dtype, shape[0])
+    return sweeps.UnitVectors(shape, dtype, None)
+
+
+def count(passes: int | None) -> int:
+    """Returns the number of passes to plan for."""
+    return _UNKNOWN_PASSES if passes is None else passes
+
+
+def chunk_size_for(problem: Problem, chunk_size: int | str | None) -> int | None:
+    """Returns the passes to carry at once, None for all, where `chunk_size` may be "auto"."""
+    if chunk_size != "auto":
+        return chunk_size
+    if problem.bytes_per_pass is None:
+        return _UNKNOWN_PASSES
+    return max(1, CHUNK_BYTES // max(1, problem.bytes_per_pass))
+
+
+def supports_vectorized_map(problem: Problem) -> Support:
+    """Says no where XLA is to compile a loop that a vectorized map would have to turn around."""
+    if problem.compiled:
+        for op in problem.ops:
+            if op.type in _LOOPS:
+                return Support(False, f"XLA cannot compile a vectorized map over the loop "
+                                      f"{op.name!r} of type {op.type}")
+    return SUPPORTED

@@ -1,0 +1,70 @@
+"""All columns at once: the pushforward under a vectorized map."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac import sweeps
+from tfjac.strategies import base
+
+# Op types whose gradient is made of ops that have no gradient themselves, so that differentiating
+# it a second time fails or, worse, gives None. `tests/contracts_test.py` checks each.
+ONE_WAY = frozenset({
+    "CropAndResize", "Dilation2D", "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars",
+    "FakeQuantWithMinMaxVarsPerChannel", "FractionalAvgPool", "FractionalMaxPool", "LRN",
+    "MaxPoolWithArgmax", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor",
+    "ScaleAndTranslate", "Softsign", "SparseSegmentMean", "SparseSegmentSqrtN",
+    "SparseSegmentSum",
+})
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """Maps the pushforward over the columns, `chunk_size` of them at a time.
+
+    The pushforward is a vector-Jacobian product taken twice, which honours custom gradients and
+    works through recurrent layers. Wins where x has fewer entries than y.
+
+    Args:
+      chunk_size: columns carried at once; None for all, "auto" for as many as fit
+        `base.CHUNK_BYTES`.
+    """
+
+    chunk_size: int | str | None = "auto"
+    name = "forward"
+
+    def supports(self, problem: base.Problem) -> base.Support:
+        """Says no where the gradient of some op cannot be differentiated again."""
+        for op in problem.ops:
+            if op.type in ONE_WAY:
+                return base.Support(False, f"the gradient of op {op.name!r} of type {op.type} "
+                                           "cannot be differentiated again")
+        if any(source.dtype.is_complex for source in problem.sources) and (
+                not problem.y.dtype.is_complex):
+            return base.Support(False, "the source is complex and the target is not, so that one "
+                                       "tangent does not give a whole column")
+        return base.supports_vectorized_map(problem)
+
+    def cost(self, problem: base.Problem) -> base.Cost:
+        """Counts two products per column: a double vector-Jacobian product runs as a tangent."""
+        columns = base.count(problem.columns)
+        return base.Cost(
+            problem.columns, work=base.VECTORIZED_START + base.VECTORIZED_PASS * columns,
+            graph_ops=8 * len(problem.ops) + 20, chunk_size=self._chunk(problem))
+
+    def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
+        """Adds one map for each source."""
+        return [self._by(problem, source) for source in problem.sources]
+
+    def _by(self, problem: base.Problem, source: base.Source) -> tf.Tensor | None:
+        push = sweeps.pushforward(problem.y, [source])
+        if push.function is None:
+            return None
+        (columns,) = sweeps.map_vectorized(
+            push, base.forward_units(problem, source), self._chunk(problem))
+        return base.from_columns(problem, source, columns)
+
+    def _chunk(self, problem: base.Problem) -> int | None:
+        return base.chunk_size_for(problem, self.chunk_size)

@@ -1,0 +1,46 @@
+"""All rows at once: the pullback under a vectorized map."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac import shapes, sweeps
+from tfjac.strategies import base
+
+
+@dataclasses.dataclass(frozen=True)
+class Vectorized:
+    """Maps the pullback over the rows with `tf.vectorized_map`, `chunk_size` rows at a time.
+
+    Args:
+      chunk_size: rows carried at once; None for all, "auto" for as many as fit
+        `base.CHUNK_BYTES`.
+    """
+
+    chunk_size: int | str | None = "auto"
+    name = "vectorized"
+
+    def supports(self, problem: base.Problem) -> base.Support:
+        """Says no where XLA is to compile a loop that TensorFlow cannot vectorize for it."""
+        return base.supports_vectorized_map(problem)
+
+    def cost(self, problem: base.Problem) -> base.Cost:
+        """Counts one product per row; carried together they cost less each."""
+        rows = base.count(problem.rows)
+        return base.Cost(problem.rows, work=base.VECTORIZED_START + base.VECTORIZED_PASS * rows,
+                         graph_ops=4 * len(problem.ops) + 20, chunk_size=self._chunk(problem))
+
+    def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
+        """Adds the map."""
+        pull = sweeps.pullback(problem.y, problem.sources)
+        if pull.function is None:
+            return [None] * len(problem.sources)
+        rows = pull.spread(sweeps.map_vectorized(
+            pull, base.reverse_units(problem), self._chunk(problem)))
+        return [stack if stack is None else base.from_rows(problem, source, stack)
+                for source, stack in zip(problem.sources, rows)]
+
+    def _chunk(self, problem: base.Problem) -> int | None:
+        return base.chunk_size_for(problem, self.chunk_size)

@@ -1,0 +1,255 @@
+"""Linear maps of a graph (J and its adjoint) and how to apply one to every unit vector.
+
+A pullback or pushforward is traced once into a function, and that function is called for each row
+or column. Besides being quicker to build, this is what makes several passes safe: a second
+`tf.gradients` by the same y raises where a loop inside a reloaded function was already
+differentiated (TensorFlow 2.21).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+import tensorflow as tf
+
+from tfjac import errors, graph_memo, shapes
+from tfjac.graph import subgraph
+from tfjac.graph.sources import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearMap:
+    """A linear map of tensors as a traced function.
+
+    Args:
+      function: takes the inputs, returns the outputs that are connected; None where none is.
+      connected: for each output, whether the inputs reach it.
+    """
+
+    function: Callable[..., list[tf.Tensor]] | None
+    connected: tuple[bool, ...]
+
+    def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor | None]:
+        """Returns the outputs, None where unconnected."""
+        return self.spread(self.function(*inputs) if self.function else [])
+
+    def spread(self, outputs: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
+        """Returns the connected `outputs` with None at the places of the others."""
+        remaining = iter(outputs)
+        return [next(remaining) if connected else None for connected in self.connected]
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitVectors:
+    """The unit vectors of one example's entries; every example carries the same one.
+
+    Args:
+      entry_shape: shape of the entries that are numbered.
+      dtype: dtype of the vectors.
+      batch: number of examples, or None where the entries are all there is.
+    """
+
+    entry_shape: shapes.Shape
+    dtype: tf.DType
+    batch: shapes.Size | None
+
+    @property
+    def size(self) -> shapes.Size:
+        """How many there are; an int where that is known."""
+        return shapes.size_of(self.entry_shape)
+
+    def __getitem__(self, index: shapes.Size) -> tf.Tensor:
+        """Returns unit vector `index`, or zeros where there are fewer; `[batch, *entry_shape]`."""
+        vector = tf.reshape(tf.one_hot(index, self.size, dtype=self.dtype), self.entry_shape)
+        if self.batch is None:
+            return vector
+        return tf.broadcast_to(vector, shapes.join([self.batch], self.entry_shape))
+
+
+def pullback(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
+    """Returns the map from a cotangent of y to the cotangents of the sources.
+
+    For complex tensors this is TensorFlow's gradient, the adjoint.
+    """
+    def run(cotangent):
+        pulled = iter(_gradients([y], _tensors(sources), [cotangent]))
+        per_source = [[next(pulled) for _ in source.tensors] for source in sources]
+        return [_sum(gradients) for gradients in per_source]
+
+    return _memoized_map("pullback", y, sources, run, [tf.TensorSpec(y.shape, y.dtype)])
+
+
+def pushforward(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
+    """Returns the map from one tangent for each source to the tangent of y.
+
+    The pullback is linear in its cotangent v, so the pullback of the pullback, taken by v, is the
+    pushforward whatever v is. Custom gradients are honoured, for they define the pullback.
+    Cost: two reverse passes to construct; of the first, only what the second reads is evaluated.
+    Reference: J. Townsend, "A new trick for calculating Jacobian vector products", 2017.
+    """
+    def run(*tangents):
+        anything = tf.zeros_like(y)
+        pulled = _gradients([y], _tensors(sources), [anything])
+        repeated = [t for source, t in zip(sources, tangents) for _ in source.tensors]
+        pairs = [(p, t) for p, t in zip(pulled, repeated) if p is not None]
+        if not pairs:
+            return [None]
+        for p, _ in pairs:
+            subgraph.check_differentiable(subgraph.ops_between(p, [anything]))
+        (dy,) = _gradients([p for p, _ in pairs], [anything], [t for _, t in pairs])
+        # A pullback may ignore its cotangent, as that of tf.sign does: the derivative is zero.
+        return [tf.zeros_like(y) if dy is None else dy]
+
+    specs = [tf.TensorSpec(source.shape, source.dtype) for source in sources]
+    return _memoized_map("pushforward", y, sources, run, specs)
+
+
+def map_in_loop(linear_map: LinearMap, units: UnitVectors) -> list[tf.Tensor]:
+    """Returns each connected output for every unit vector, `[units.size, *output]`.
+
+    One `tf.while_loop`: the graph does not grow with the number of unit vectors.
+    """
+    # A stacked TensorArray of unknown shape needs one element, so zero rows run one and drop it.
+    count = _at_least_one(units.size)
+    stacks = _stack_in_loop(count, lambda i: linear_map.function(units[i]), _specs(linear_map))
+    return _first(stacks, units.size)
+
+
+def map_vectorized(
+    linear_map: LinearMap, units: UnitVectors, chunk_size: int | None
+) -> list[tf.Tensor]:
+    """Returns each connected output for every unit vector, `[units.size, *output]`.
+
+    One `tf.vectorized_map` carries all of them, or `chunk_size` at a time in a `tf.while_loop`.
+    Warns with `LoopFallbackWarning` where TensorFlow cannot vectorize an op.
+    """
+    size = units.size
+    if isinstance(size, int) and size == 1:
+        return [tf.expand_dims(output, 0) for output in linear_map.function(units[0])]
+
+    def chunk(indices):
+        return tf.vectorized_map(lambda i: linear_map.function(units[i]), indices)
+
+    count = _at_least_one(size)
+    with _loop_fallbacks_reported():
+        if chunk_size is None or (isinstance(size, int) and size <= chunk_size):
+            return _first(chunk(tf.range(count)), size)
+        # Chunks of even size, so that at most one row per chunk is computed in vain.
+        chunks = -(-count // chunk_size)
+        even = -(-count // chunks)
+        specs = [tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None,
+                               spec.dtype) for spec in _specs(linear_map)]
+        if isinstance(even, int):
+            specs = [tf.TensorSpec([even, *s.shape[1:]] if s.shape.rank else None, s.dtype)
+                     for s in specs]
+        stacks = _stack_in_loop(chunks, lambda i: chunk(i * even + tf.range(even)), specs)
+    flat = [tf.reshape(s, shapes.join([chunks * even], shapes.shape_of(s[0])[1:])) for s in stacks]
+    return _first(flat, size)
+
+
+def _stack_in_loop(count: shapes.Size, step, specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
+    """Returns the outputs of `step(0)`, `step(1)`, ... stacked along a new first axis."""
+    arrays = [tf.TensorArray(s.dtype, size=count, element_shape=s.shape) for s in specs]
+
+    def body(i, arrays):
+        return i + 1, [array.write(i, output) for array, output in zip(arrays, step(i))]
+
+    # The bound lets XLA differentiate the loop.
+    _, arrays = tf.while_loop(
+        lambda i, _: i < count, body, (tf.constant(0), arrays), maximum_iterations=count)
+    return [array.stack() for array in arrays]
+
+
+def _memoized_map(kind: str, y: tf.Tensor, sources, run, specs) -> LinearMap:
+    key = (kind, y.ref(), *(source.value.ref() for source in sources))
+    return graph_memo.memoized(key, lambda: _traced(run, specs))
+
+
+def _traced(run: Callable[..., list[tf.Tensor | None]], specs) -> LinearMap:
+    connected = []
+
+    def connected_outputs(*inputs):
+        outputs = run(*inputs)
+        connected[:] = [output is not None for output in outputs]
+        return [output for output in outputs if output is not None]
+
+    with _missing_gradients_named():
+        function = tf.function(connected_outputs, autograph=False).get_concrete_function(*specs)
+    return LinearMap(function if any(connected) else None, tuple(connected))
+
+
+def _gradients(ys, xs, cotangents) -> list[tf.Tensor | None]:
+    if not xs:
+        return []
+    with warnings.catch_warnings():
+        # A dense cotangent is what was asked for.
+        warnings.filterwarnings("ignore", message="Converting sparse IndexedSlices")
+        gradients = tf.gradients(ys, xs, grad_ys=cotangents)
+        return [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+
+
+def _sum(gradients: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
+    found = [gradient for gradient in gradients if gradient is not None]
+    return tf.add_n(found) if len(found) > 1 else (found[0] if found else None)
+
+
+def _tensors(sources: Sequence[Source]) -> list[tf.Tensor]:
+    return [tensor for source in sources for tensor in source.tensors]
+
+
+def _specs(linear_map: LinearMap) -> list[tf.TensorSpec]:
+    return linear_map.function.structured_outputs
+
+
+def _at_least_one(size: shapes.Size) -> shapes.Size:
+    return max(size, 1) if isinstance(size, int) else tf.maximum(size, 1)
+
+
+def _first(stacks: Sequence[tf.Tensor], size: shapes.Size) -> list[tf.Tensor]:
+    """Returns the first `size` of each stack; the stack itself where it has just as many."""
+    return [stack if stack.shape[:1] == [size] else stack[:size] for stack in stacks]
+
+
+@contextlib.contextmanager
+def _missing_gradients_named() -> Iterator[None]:
+    try:
+        yield
+    except LookupError as error:
+        found = re.search(r"operation '(.+)' \(op type: (\w+)\)", str(error))
+        if not found:
+            raise
+        raise errors.UnsupportedError(
+            f"op {found[1]!r} of type {found[2]} has no gradient in TensorFlow, and is needed to "
+            "carry the derivative. Wrap the computation in tf.custom_gradient, or use a reverse "
+            "strategy where only forward mode needs it.") from None
+
+
+@contextlib.contextmanager
+def _loop_fallbacks_reported() -> Iterator[None]:
+    """Turns TensorFlow's log lines on ops that a vectorized map loops over into one warning."""
+    here = threading.get_ident()
+    types = set()
+
+    def keep(record: logging.LogRecord) -> bool:
+        found = re.match(r"Using a while_loop for converting (\w+)", record.getMessage())
+        if found and record.thread == here:
+            types.add(found[1])
+        return not (found and record.thread == here)
+
+    logger = tf.get_logger()
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
+    if types:
+        warnings.warn(
+            f"tf.vectorized_map runs these ops once per row, in a loop: {', '.join(sorted(types))}."
+            " The result is right, but slower than a map without them.",
+            errors.LoopFallbackWarning, stacklevel=2)
