@@ -6,7 +6,8 @@
     Jb = jac(x)                           # from eager code; built once
 """
 
-from tfjac import errors, strategies
+from tfjac import errors, flags, strategies, testing
+from tfjac.compiled import JacobianFunction, prepare
 from tfjac.jacobians import (
     batch_jacobian,
     jacobian,
@@ -19,12 +20,16 @@ from tfjac.products import jvp, vjp
 __version__ = "0.1.0"
 
 __all__ = [
+    "JacobianFunction",
     "batch_jacobian",
     "errors",
+    "flags",
     "jacobian",
     "jvp",
     "plan",
+    "prepare",
     "strategies",
+    "testing",
     "value_and_batch_jacobian",
     "value_and_jacobian",
     "vjp",

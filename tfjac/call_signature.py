@@ -1,0 +1,133 @@
+"""The arguments of one call: what identifies them, and the tensors in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac import errors
+
+_ARRAYS = (tf.Tensor, np.ndarray, np.generic, tf.Variable)
+_COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
+
+
+class Call:
+    """Positional and keyword arguments taken apart into tensors and the rest.
+
+    Tensors, NumPy arrays, variables (their value at the call) and, in source arguments, Python
+    numbers become tensors. Every other leaf is a constant of the graph and part of the key.
+
+    Args:
+      args: positional arguments.
+      kwargs: keyword arguments.
+      argnums: which positional arguments are the sources.
+      input_signature: for each positional argument a `tf.TensorSpec` or structure of them, or None.
+
+    Raises:
+      InvalidValueError: fewer arguments than argnums names, or arguments that do not fit the
+        signature.
+      InvalidTypeError: a source or a tensor of the wrong kind.
+    """
+
+    def __init__(self, args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int],
+                 input_signature: Sequence[Any] | None):
+        if max(argnums) >= len(args):
+            raise errors.InvalidValueError(
+                "argnums", f"below the number of positional arguments, {len(args)}",
+                f"{max(argnums)}", "Pass the sources by position.")
+        if input_signature is not None:
+            _check_structure(args, input_signature)
+        self.tensors: list[tf.Tensor] = []
+        self.specs: list[tf.TensorSpec] = []
+        self._rebuilders: list[Callable[[Any], Any]] = []
+        self._structure = (tuple(args), kwargs)
+        keys = []
+        for i, arg in enumerate(args):
+            signature = None if input_signature is None else input_signature[i]
+            specs = tf.nest.flatten(signature) if input_signature else [None] * _leaf_count(arg)
+            keys += [self._take(leaf, spec, i in argnums, f"args[{i}]")
+                     for leaf, spec in zip(tf.nest.flatten(arg), specs)]
+        keys += [self._take(leaf, None, False, "kwargs") for leaf in tf.nest.flatten(kwargs)]
+        self.key: Hashable = (_structure_key(args, kwargs), *keys)
+
+    def rebuild(self, tensors: Sequence[tf.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the arguments with `tensors`, flat, in the place of the caller's."""
+        remaining = iter(tensors)
+        leaves = [rebuild(remaining) for rebuild in self._rebuilders]
+        return tf.nest.pack_sequence_as(self._structure, leaves)
+
+    def _take(self, leaf, spec: tf.TensorSpec | None, is_source: bool, argument: str) -> Hashable:
+        if isinstance(leaf, _COMPOSITES):
+            return self._take_composite(leaf, is_source, argument)
+        if isinstance(leaf, _ARRAYS) or spec is not None or (
+                is_source and isinstance(leaf, (int, float, complex))):
+            return self._take_tensor(leaf, spec, is_source, argument)
+        if is_source:
+            raise errors.InvalidTypeError(
+                argument, "tensors or arrays, as it is a source",
+                f"{leaf!r:.60} of type {type(leaf).__name__}", "Choose the sources by argnums.")
+        return self._take_constant(leaf, argument)
+
+    def _take_tensor(self, leaf, spec, is_source, argument) -> Hashable:
+        tensor = leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(
+            leaf, None if spec is None else spec.dtype)
+        if spec is not None and not spec.is_compatible_with(tensor):
+            raise errors.InvalidValueError(
+                argument, f"as input_signature says, {spec}",
+                f"shape {tensor.shape} and dtype {tensor.dtype.name}",
+                "Convert it, or widen the signature.")
+        if is_source and not (tensor.dtype.is_floating or tensor.dtype.is_complex):
+            raise errors.InvalidTypeError(
+                argument, "floating or complex, as it is a source", f"dtype {tensor.dtype.name}",
+                "Cast it first, or choose the sources by argnums.")
+        self.tensors.append(tensor)
+        self.specs.append(spec or tf.TensorSpec(tensor.shape, tensor.dtype))
+        self._rebuilders.append(next)
+        # A symbolic tensor may have an unknown rank; graphs do not look the key up.
+        shape = tuple(tensor.shape) if tensor.shape.rank is not None else None
+        return shape, tensor.dtype
+
+    def _take_composite(self, leaf, is_source, argument) -> Hashable:
+        if is_source:
+            raise errors.InvalidTypeError(
+                argument, "dense tensors, as it is a source", f"a {type(leaf).__name__}",
+                "Differentiate by its values and rebuild it in the function.")
+        spec = tf.type_spec_from_value(leaf)
+        parts = tf.nest.flatten(leaf, expand_composites=True)
+        self.tensors += parts
+        self.specs += [tf.TensorSpec(part.shape, part.dtype) for part in parts]
+        self._rebuilders.append(lambda remaining: tf.nest.pack_sequence_as(
+            spec, [next(remaining) for _ in parts], expand_composites=True))
+        return spec
+
+    def _take_constant(self, leaf, argument) -> Hashable:
+        try:
+            hash(leaf)
+        except TypeError:
+            raise errors.InvalidTypeError(
+                argument, "a tensor, an array or hashable", f"a {type(leaf).__name__}",
+                "Bind it in the function instead.") from None
+        self._rebuilders.append(lambda remaining: leaf)
+        return type(leaf), leaf
+
+
+def _check_structure(args, input_signature) -> None:
+    try:
+        tf.nest.assert_same_structure(tuple(args), tuple(input_signature), check_types=False)
+    except (ValueError, TypeError):
+        raise errors.InvalidValueError(
+            "args", f"as input_signature says, {input_signature}", f"{len(args)} arguments of "
+            "another structure", "Pass one argument for each element of the signature.") from None
+
+
+def _leaf_count(arg) -> int:
+    return len(tf.nest.flatten(arg))
+
+
+def _structure_key(args, kwargs) -> Hashable:
+    if not kwargs and not any(isinstance(arg, (dict, list, tuple)) for arg in args):
+        return len(args)
+    return repr(tf.nest.map_structure(lambda _: 0, (tuple(args), kwargs)))
