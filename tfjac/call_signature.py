@@ -35,9 +35,9 @@ class Call:
     def __init__(self, args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int],
                  input_signature: Sequence[Any] | None):
         if max(argnums) >= len(args):
-            raise errors.InvalidValueError(
+            raise errors.InvalidValueError(errors.message(
                 "argnums", f"below the number of positional arguments, {len(args)}",
-                f"{max(argnums)}", "Pass the sources by position.")
+                f"{max(argnums)}", "Pass the sources by position."))
         if input_signature is not None:
             _check_structure(args, input_signature)
         self.tensors: list[tf.Tensor] = []
@@ -66,23 +66,23 @@ class Call:
                 is_source and isinstance(leaf, (int, float, complex))):
             return self._take_tensor(leaf, spec, is_source, argument)
         if is_source:
-            raise errors.InvalidTypeError(
+            raise errors.InvalidTypeError(errors.message(
                 argument, "tensors or arrays, as it is a source",
-                f"{leaf!r:.60} of type {type(leaf).__name__}", "Choose the sources by argnums.")
+                f"{leaf!r:.60} of type {type(leaf).__name__}", "Choose the sources by argnums."))
         return self._take_constant(leaf, argument)
 
     def _take_tensor(self, leaf, spec, is_source, argument) -> Hashable:
         tensor = leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(
             leaf, None if spec is None else spec.dtype)
         if spec is not None and not spec.is_compatible_with(tensor):
-            raise errors.InvalidValueError(
+            raise errors.InvalidValueError(errors.message(
                 argument, f"as input_signature says, {spec}",
                 f"shape {tensor.shape} and dtype {tensor.dtype.name}",
-                "Convert it, or widen the signature.")
+                "Convert it, or widen the signature."))
         if is_source and not (tensor.dtype.is_floating or tensor.dtype.is_complex):
-            raise errors.InvalidTypeError(
+            raise errors.InvalidTypeError(errors.message(
                 argument, "floating or complex, as it is a source", f"dtype {tensor.dtype.name}",
-                "Cast it first, or choose the sources by argnums.")
+                "Cast it first, or choose the sources by argnums."))
         self.tensors.append(tensor)
         self.specs.append(spec or tf.TensorSpec(tensor.shape, tensor.dtype))
         self._rebuilders.append(next)
@@ -92,9 +92,9 @@ class Call:
 
     def _take_composite(self, leaf, is_source, argument) -> Hashable:
         if is_source:
-            raise errors.InvalidTypeError(
+            raise errors.InvalidTypeError(errors.message(
                 argument, "dense tensors, as it is a source", f"a {type(leaf).__name__}",
-                "Differentiate by its values and rebuild it in the function.")
+                "Differentiate by its values and rebuild it in the function."))
         spec = tf.type_spec_from_value(leaf)
         parts = tf.nest.flatten(leaf, expand_composites=True)
         self.tensors += parts
@@ -107,9 +107,9 @@ class Call:
         try:
             hash(leaf)
         except TypeError:
-            raise errors.InvalidTypeError(
+            raise errors.InvalidTypeError(errors.message(
                 argument, "a tensor, an array or hashable", f"a {type(leaf).__name__}",
-                "Bind it in the function instead.") from None
+                "Bind it in the function instead.")) from None
         self._rebuilders.append(lambda remaining: leaf)
         return type(leaf), leaf
 
@@ -118,9 +118,9 @@ def _check_structure(args, input_signature) -> None:
     try:
         tf.nest.assert_same_structure(tuple(args), tuple(input_signature), check_types=False)
     except (ValueError, TypeError):
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "args", f"as input_signature says, {input_signature}", f"{len(args)} arguments of "
-            "another structure", "Pass one argument for each element of the signature.") from None
+            "another structure", "Pass one argument for each element of the signature.")) from None
 
 
 def _leaf_count(arg) -> int:

@@ -79,9 +79,9 @@ def prepare(
              [0., 4.]])
     """
     if not callable(fn):
-        raise errors.InvalidTypeError(
+        raise errors.InvalidTypeError(errors.message(
             "fn", "callable", f"{fn!r:.60} of type {type(fn).__name__}",
-            "For tensors of a graph use tfjac.jacobian(y, x).")
+            "For tensors of a graph use tfjac.jacobian(y, x)."))
     shapes.check_chunk_size(chunk_size)
     planning.check_strategy(strategy, chunk_size)
     problems.zeros_wanted(unconnected_gradients)
@@ -234,12 +234,12 @@ class JacobianFunction:
 def _checked_argnums(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not numbers or not all(type(i) is int and i >= 0 for i in numbers):
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "argnums", "the index of a positional argument, from 0, or several of them",
-            repr(argnums), "Name at least one.")
+            repr(argnums), "Name at least one."))
     if len(set(numbers)) < len(numbers):
-        raise errors.InvalidValueError(
-            "argnums", "distinct", repr(argnums), "Name each argument once.")
+        raise errors.InvalidValueError(errors.message(
+            "argnums", "distinct", repr(argnums), "Name each argument once."))
     return argnums if isinstance(argnums, int) else numbers
 
 
@@ -248,8 +248,8 @@ def _as_graph_tensor(y: Any) -> Any:
     if isinstance(y, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
         return y  # the graph functions say what they think of it
     if y is None:
-        raise errors.InvalidTypeError(
-            "fn", "a function that returns tensors", "None", "Return the target from it.")
+        raise errors.InvalidTypeError(errors.message(
+            "fn", "a function that returns tensors", "None", "Return the target from it."))
     y = tf.convert_to_tensor(y)
     return y if tf.is_symbolic_tensor(y) else tf.identity(y)
 
@@ -269,6 +269,6 @@ def _check_device(device: str) -> None:
     if wanted is None or not any(
             tf.DeviceSpec.from_string(name).make_merged_spec(wanted).to_string() == name
             for name in known):
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "device", "a device of this machine: " + ", ".join(known), repr(device),
-            "Leave it out to let TensorFlow place the ops.")
+            "Leave it out to let TensorFlow place the ops."))

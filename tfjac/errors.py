@@ -6,33 +6,17 @@ from __future__ import annotations
 class TfjacError(Exception):
     """Base of every error that tfjac raises on purpose."""
 
+    # AutoGraph can raise an error again with the user's line in front only if its class has this
+    # very constructor; any other reaches the user as a StagingError.
+    __init__ = Exception.__init__
+
 
 class InvalidValueError(TfjacError, ValueError):
-    """An argument has a value that cannot be used.
-
-    Args:
-      argument: name of the argument, as the user wrote it.
-      required: what was required.
-      got: what came (value, shape, dtype or op).
-      remedy: what to do about it.
-    """
-
-    def __init__(self, argument: str, required: str, got: str, remedy: str):
-        super().__init__(f"`{argument}` must be {required}; got {got}. {remedy}")
+    """An argument has a value that cannot be used."""
 
 
 class InvalidTypeError(TfjacError, TypeError):
-    """An argument is of a kind (type, dtype, graph) that cannot be used.
-
-    Args:
-      argument: name of the argument, as the user wrote it.
-      required: what was required.
-      got: what came.
-      remedy: what to do about it.
-    """
-
-    def __init__(self, argument: str, required: str, got: str, remedy: str):
-        super().__init__(f"`{argument}` must be {required}; got {got}. {remedy}")
+    """An argument is of a kind (type, dtype) that cannot be used."""
 
 
 class UnsupportedError(TfjacError, ValueError):
@@ -45,3 +29,15 @@ class NotDifferentiableError(UnsupportedError):
 
 class LoopFallbackWarning(UserWarning):
     """A vectorized map runs some op once per row, because TensorFlow cannot batch it."""
+
+
+def message(argument: str, required: str, got: str, remedy: str) -> str:
+    """Returns the text of an error about an argument.
+
+    Args:
+      argument: its name, as the user wrote it.
+      required: what was required.
+      got: what came: value, shape, dtype or op.
+      remedy: what to do.
+    """
+    return f"`{argument}` must be {required}; got {got}. {remedy}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from tfjac import errors, planning
+from tfjac import errors, strategies
 
 
 class _ChunkSizeParser(flags.ArgumentParser):
@@ -54,7 +54,7 @@ def define(
     where: dict[str, Any] = {"flag_values": flag_values}
     try:
         flags.DEFINE_enum(
-            prefix + "strategy", strategy, [*planning.strategies(), *other_strategies],
+            prefix + "strategy", strategy, [*strategies.names(), *other_strategies],
             "How to build the Jacobian.", **where)
         flags.DEFINE(
             _ChunkSizeParser(), prefix + "chunk_size", "auto",
@@ -68,9 +68,9 @@ def define(
             prefix + "unconnected_gradients", "zero", ["zero", "none"],
             "What an unconnected pair gives: zeros, or None.", **where)
     except flags.DuplicateFlagError as error:
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "prefix", "such that no flag exists twice", repr(prefix),
-            f"Choose another prefix. {error}") from None
+            f"Choose another prefix. {error}")) from None
 
 
 def options(prefix: str = "", *, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:

@@ -252,14 +252,14 @@ def _check_options(strategy: str | Strategy, chunk_size: int | str | None) -> No
 def _check_complex(problem: Problem, holomorphic: bool) -> None:
     both = problem.y.dtype.is_complex and any(s.dtype.is_complex for s in problem.sources)
     if both and not holomorphic:
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "holomorphic", "True where target and source are complex",
             f"target {problem.y.name!r} of dtype {problem.y.dtype.name}",
-            "Pass holomorphic=True if dy/dx exists, else differentiate real and imaginary parts.")
+            "Pass holomorphic=True if dy/dx exists, else differentiate real and imaginary parts."))
     if holomorphic and not both:
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "holomorphic", "False unless target and source are complex",
-            f"target {problem.y.name!r} of dtype {problem.y.dtype.name}", "Leave it out.")
+            f"target {problem.y.name!r} of dtype {problem.y.dtype.name}", "Leave it out."))
 
 
 def _by_source(problem: Problem, options: _Options) -> list[tf.Tensor | None]:

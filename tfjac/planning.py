@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tfjac import errors
-from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support
+from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support, names
 
 AUTO = "auto"
 
@@ -71,7 +71,7 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
 
     Args:
       problem: the problem.
-      strategy: "auto", a name of `strategies()`, or a Strategy of the caller's.
+      strategy: "auto", a name of `strategies.names()`, or a Strategy of the caller's.
       chunk_size: passes to carry at once, for the strategies that carry several.
 
     Raises:
@@ -88,11 +88,6 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     return Plan(best.strategy, answers, _title(problem))
 
 
-def strategies() -> tuple[str, ...]:
-    """Returns the names that `strategy` takes, "auto" first."""
-    return (AUTO, *(s.name for s in STRATEGIES))
-
-
 def check_strategy(strategy: str | Strategy, chunk_size: int | str | None) -> None:
     """Raises unless `strategy` is known and goes with `chunk_size`."""
     _candidates(strategy, chunk_size)
@@ -103,20 +98,20 @@ def _candidates(strategy: str | Strategy, chunk_size: int | str | None) -> list[
         return [_with_chunk_size(s, chunk_size) for s in STRATEGIES]
     if not isinstance(strategy, str):
         if not all(hasattr(strategy, name) for name in ("name", "supports", "cost", "build")):
-            raise errors.InvalidTypeError(
+            raise errors.InvalidTypeError(errors.message(
                 "strategy", "a name or an object with name, supports, cost and build",
-                repr(strategy), f"The names are {', '.join(strategies())}.")
+                repr(strategy), f"The names are {', '.join(names())}."))
         found = strategy
     else:
         found = next((s for s in STRATEGIES if s.name == strategy), None)
     if found is None:
-        raise errors.InvalidValueError(
-            "strategy", "one of " + ", ".join(strategies()), repr(strategy),
-            "Choose one of these, or pass a strategy of your own.")
+        raise errors.InvalidValueError(errors.message(
+            "strategy", "one of " + ", ".join(names()), repr(strategy),
+            "Choose one of these, or pass a strategy of your own."))
     if isinstance(chunk_size, int) and not hasattr(found, "chunk_size"):
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "chunk_size", f'"auto" or None with strategy {found.name!r}, which carries one row at '
-            "a time", str(chunk_size), "Leave it out, or use a strategy that carries several.")
+            "a time", str(chunk_size), "Leave it out, or use a strategy that carries several."))
     return [_with_chunk_size(found, chunk_size)]
 
 

@@ -97,8 +97,8 @@ def jvp(ys: Nested, xs: Nested, tangents: Nested, *,
         for y in targets:
             problem = problems.problem(y, flat_xs, False)
             if len(problem.sources) < len(flat_xs):
-                raise errors.InvalidValueError(
-                    "xs", "distinct sources", "one source twice", "Add up its tangents.")
+                raise errors.InvalidValueError(errors.message(
+                    "xs", "distinct sources", "one source twice", "Add up its tangents."))
             vectors = _matching("tangents", tangents, xs, [s.value for s in problem.sources])
             (dy,) = sweeps.pushforward(y, problem.sources)(*vectors)
             pushed.append(tf.zeros_like(y) if dy is None and zeros else dy)
@@ -110,9 +110,9 @@ def _matching(argument: str, vectors: Nested, structure: Nested, tensors) -> lis
     try:
         tf.nest.assert_same_structure(structure, vectors, check_types=False)
     except (ValueError, TypeError) as error:
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             argument, "of the same structure as what it is for", "another structure",
-            str(error)) from None
+            str(error))) from None
     return [_match(argument, v, t) for v, t in zip(tf.nest.flatten(vectors), tensors)]
 
 
@@ -120,11 +120,11 @@ def _match(argument: str, vector, tensor) -> tf.Tensor:
     wanted = f"of shape {tensor.shape} and dtype {tensor.dtype.base_dtype.name}, as {tensor.name!r}"
     given = getattr(vector, "dtype", None)
     if isinstance(vector, (tf.Tensor, tf.Variable)) and vector.dtype != tensor.dtype.base_dtype:
-        raise errors.InvalidTypeError(argument, wanted, f"dtype {given.name}", "Cast it first.")
+        raise errors.InvalidTypeError(errors.message(argument, wanted, f"dtype {given.name}", "Cast it first."))
     vector = tf.convert_to_tensor(vector, tensor.dtype.base_dtype)
     if not vector.shape.is_compatible_with(tensor.shape):
-        raise errors.InvalidValueError(
-            argument, wanted, f"shape {vector.shape}", "Give one entry for each entry of it.")
+        raise errors.InvalidValueError(errors.message(
+            argument, wanted, f"shape {vector.shape}", "Give one entry for each entry of it."))
     return vector
 
 

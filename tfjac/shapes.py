@@ -62,11 +62,11 @@ def check_chunk_size(chunk_size: int | str | None) -> None:
     if chunk_size is None or chunk_size == "auto":
         return
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
-        raise errors.InvalidTypeError(
+        raise errors.InvalidTypeError(errors.message(
             "chunk_size", 'an int, None or "auto"', repr(chunk_size),
-            "Give the number of rows or columns to carry in one pass.")
+            "Give the number of rows or columns to carry in one pass."))
     if chunk_size < 1:
-        raise errors.InvalidValueError(
+        raise errors.InvalidValueError(errors.message(
             "chunk_size", "at least 1", str(chunk_size),
-            "Give the number of rows or columns to carry in one pass.")
+            "Give the number of rows or columns to carry in one pass."))
 

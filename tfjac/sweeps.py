@@ -32,12 +32,21 @@ class LinearMap:
       connected: for each output, whether the inputs reach it.
     """
 
-    function: Callable[..., list[tf.Tensor]] | None
+    function: tf.types.experimental.ConcreteFunction | None
     connected: tuple[bool, ...]
 
     def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor | None]:
         """Returns the outputs, None where unconnected."""
         return self.spread(self.function(*inputs) if self.function else [])
+
+    def check_differentiable(self) -> None:
+        """Raises if an op of the map has no derivative, so that its own gradient is incomplete."""
+        if self.function is None:
+            return
+        graph = self.function.graph
+        arguments = graph.inputs[:len(graph.inputs) - len(self.function.captured_inputs)]
+        for output in graph.outputs:
+            subgraph.check_differentiable(subgraph.ops_between(output, arguments))
 
     def spread(self, outputs: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
         """Returns the connected `outputs` with None at the places of the others."""
@@ -93,15 +102,15 @@ def pushforward(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
     Cost: two reverse passes to construct; of the first, only what the second reads is evaluated.
     Reference: J. Townsend, "A new trick for calculating Jacobian vector products", 2017.
     """
+    pull = pullback(y, sources)
+    pull.check_differentiable()
+    anything = tf.zeros_like(y)
+    pulled = pull(anything)
+
     def run(*tangents):
-        anything = tf.zeros_like(y)
-        pulled = _gradients([y], _tensors(sources), [anything])
-        repeated = [t for source, t in zip(sources, tangents) for _ in source.tensors]
-        pairs = [(p, t) for p, t in zip(pulled, repeated) if p is not None]
+        pairs = [(p, t) for p, t in zip(pulled, tangents) if p is not None]
         if not pairs:
             return [None]
-        for p, _ in pairs:
-            subgraph.check_differentiable(subgraph.ops_between(p, [anything]))
         (dy,) = _gradients([p for p, _ in pairs], [anything], [t for _, t in pairs])
         # A pullback may ignore its cotangent, as that of tf.sign does: the derivative is zero.
         return [tf.zeros_like(y) if dy is None else dy]

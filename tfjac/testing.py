@@ -65,8 +65,12 @@ def check_jacobian(
     """
     args = [tf.convert_to_tensor(a) if i == argnums else a for i, a in enumerate(args)]
     x = args[argnums]
-    evaluate = tf.function(lambda v: fn(*args[:argnums], v, *args[argnums + 1:]))
-    pull = tf.function(lambda v, u: products.vjp(evaluate.python_function(v), v, u))
+
+    def of_source(v):
+        return fn(*args[:argnums], v, *args[argnums + 1:])
+
+    evaluate = tf.function(of_source).get_concrete_function(tf.TensorSpec(x.shape, x.dtype))
+    pull = tf.function(lambda v, u: products.vjp(of_source(v), v, u))
     y = evaluate(x)
     eps = max(_rounding("args", x), _rounding("fn", y))
     if jacobian is None:
@@ -98,9 +102,9 @@ _EPS = {tf.bfloat16: 2.0 ** -7, tf.float16: 2.0 ** -10, tf.float32: 2.0 ** -23,
 def _rounding(argument: str, tensor: Any) -> float:
     dtype = getattr(tensor, "dtype", None)
     if dtype not in _EPS:
-        raise errors.InvalidTypeError(
+        raise errors.InvalidTypeError(errors.message(
             argument, "one real floating tensor, source and target each", f"{tensor!r:.60}",
-            "Check real and imaginary parts, or one target, at a time.")
+            "Check real and imaginary parts, or one target, at a time."))
     return _EPS[dtype]
 
 

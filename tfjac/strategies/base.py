@@ -34,11 +34,6 @@ class Problem:
         """The ops on the way from the sources to y, in topological order."""
         return subgraph.ops_between(self.y, [t for s in self.sources for t in s.tensors])
 
-    @functools.cached_property
-    def op_types(self) -> frozenset[str]:
-        """The types of those ops."""
-        return frozenset(op.type for op in self.ops)
-
     @property
     def rows(self) -> int | None:
         """Passes that reverse mode needs: entries of y, of one example where batch."""
@@ -95,8 +90,9 @@ class Cost:
 # Bytes that the tensors of the passes carried at once may take where chunk_size is "auto".
 CHUNK_BYTES = 1 << 28
 
-# Work of a vectorized map: to begin with, and per pass. See BUILD_NOTES.md, "Costs of the four
-# strategies".
+# Work of a turn of a loop, and of a vectorized map to begin with and per pass, in passes written
+# out one by one. See BUILD_NOTES.md, "Costs of the four strategies".
+LOOP_PASS = 1.3
 VECTORIZED_START = 1.0
 VECTORIZED_PASS = 0.9
 
@@ -149,7 +145,17 @@ def from_rows(problem: Problem, source: Source, rows: tf.Tensor) -> tf.Tensor:
         entries, columns = reverse_units(problem), forward_units(problem, source)
         rows = tf.reshape(rows, [entries.size, entries.batch, columns.size])
         rows = tf.transpose(rows, [1, 0, 2])
-    return tf.reshape(rows, jacobian_shape(problem, source))
+    return conjugated(problem, source, tf.reshape(rows, jacobian_shape(problem, source)))
+
+
+def conjugated(problem: Problem, source: Source, rows: tf.Tensor) -> tf.Tensor:
+    """Returns the rows of J from those of its adjoint, which is what pullbacks give.
+
+    They differ for holomorphic functions only. Of a real target by a complex source TensorFlow's
+    own convention, dy/d Re x + i dy/d Im x, is kept.
+    """
+    both = problem.y.dtype.is_complex and source.dtype.is_complex
+    return tf.math.conj(rows) if both else rows
 
 
 def from_columns(problem: Problem, source: Source, columns: tf.Tensor) -> tf.Tensor:

@@ -20,11 +20,19 @@ ONE_WAY = frozenset({
 })
 
 
+# Op types with a body. A vectorized map over the second gradient of a tf.cond raises in
+# TensorFlow 2.21 ("Required handle data not set"), and over a loop it takes seconds to construct.
+_BODIES = frozenset({
+    "Case", "If", "PartitionedCall", "StatefulPartitionedCall", "StatelessCase", "StatelessIf",
+    "StatelessWhile", "While",
+})
+
+
 @dataclasses.dataclass(frozen=True)
 class Forward:
     """Maps the pushforward over the columns, `chunk_size` of them at a time.
 
-    The pushforward is a vector-Jacobian product taken twice, which honours custom gradients and
+    One at a time, in a loop of the graph, where an op with a body lies on the way. The pushforward is a vector-Jacobian product taken twice, which honours custom gradients and
     works through recurrent layers. Wins where x has fewer entries than y.
 
     Args:
@@ -45,14 +53,15 @@ class Forward:
                 not problem.y.dtype.is_complex):
             return base.Support(False, "the source is complex and the target is not, so that one "
                                        "tangent does not give a whole column")
-        return base.supports_vectorized_map(problem)
+        return base.SUPPORTED
 
     def cost(self, problem: base.Problem) -> base.Cost:
-        """Counts two products per column: a double vector-Jacobian product runs as a tangent."""
+        """Counts one product per column: all but the tangent's own ops is pruned when it runs."""
         columns = base.count(problem.columns)
-        return base.Cost(
-            problem.columns, work=base.VECTORIZED_START + base.VECTORIZED_PASS * columns,
-            graph_ops=8 * len(problem.ops) + 20, chunk_size=self._chunk(problem))
+        work = base.LOOP_PASS * columns if _has_body(problem) else (
+            base.VECTORIZED_START + base.VECTORIZED_PASS * columns)
+        return base.Cost(problem.columns, work, graph_ops=8 * len(problem.ops) + 20,
+                         chunk_size=self._chunk(problem))
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds one map for each source."""
@@ -62,9 +71,16 @@ class Forward:
         push = sweeps.pushforward(problem.y, [source])
         if push.function is None:
             return None
-        (columns,) = sweeps.map_vectorized(
-            push, base.forward_units(problem, source), self._chunk(problem))
+        units = base.forward_units(problem, source)
+        if _has_body(problem):
+            (columns,) = sweeps.map_in_loop(push, units)
+        else:
+            (columns,) = sweeps.map_vectorized(push, units, self._chunk(problem))
         return base.from_columns(problem, source, columns)
 
     def _chunk(self, problem: base.Problem) -> int | None:
-        return base.chunk_size_for(problem, self.chunk_size)
+        return 1 if _has_body(problem) else base.chunk_size_for(problem, self.chunk_size)
+
+
+def _has_body(problem: base.Problem) -> bool:
+    return not _BODIES.isdisjoint(op.type for op in problem.ops)

@@ -43,5 +43,6 @@ class Unstack:
 
 
 def _stacked(problem: base.Problem, source: base.Source, rows) -> tf.Tensor:
-    jacobian = tf.stack(rows, axis=1 if problem.batch else 0)
-    return tf.reshape(jacobian, base.jacobian_shape(problem, source))
+    rows = tf.stack(rows, axis=1 if problem.batch else 0)
+    rows = tf.reshape(rows, base.jacobian_shape(problem, source))
+    return base.conjugated(problem, source, rows)

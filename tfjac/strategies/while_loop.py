@@ -27,7 +27,7 @@ class WhileLoop:
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row, and the loop's own turn for each."""
-        return base.Cost(problem.rows, work=_LOOP * base.count(problem.rows),
+        return base.Cost(problem.rows, work=base.LOOP_PASS * base.count(problem.rows),
                          graph_ops=len(problem.ops) + 20, chunk_size=1)
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
@@ -39,6 +39,3 @@ class WhileLoop:
         return [stack if stack is None else base.from_rows(problem, source, stack)
                 for source, stack in zip(problem.sources, rows)]
 
-
-# A turn of the loop over a pass written out; see BUILD_NOTES.md, "Costs of the four strategies".
-_LOOP = 1.3
