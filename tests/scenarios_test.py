@@ -11,6 +11,9 @@ import tfjac
 
 STRATEGIES = tfjac.strategies.names()
 
+# Which ops fall back to a loop is the business of laws_test.py.
+pytestmark = pytest.mark.filterwarnings("ignore::tfjac.errors.LoopFallbackWarning")
+
 
 def _operator(batch):
     return tfjac.batch_jacobian if batch else tfjac.jacobian

@@ -151,11 +151,12 @@ class JacobianFunction:
         texts = []
 
         def traced(*tensors):
-            call_args, call_kwargs = call.rebuild(tensors)
-            texts.extend(self._plans(self._fn(*call_args, **call_kwargs), call_args))
+            ys, call_args = self._values(call, tensors)
+            texts.extend(plan.explain() for plan in jacobians.plan(
+                ys, self._sources(call_args), self._options.batch, self._options.strategy,
+                self._options.chunk_size))
 
-        tf.function(traced, jit_compile=self._options.jit_compile or None).get_concrete_function(
-            *call.specs)
+        self._compiled(traced).get_concrete_function(*call.specs)
         return "\n\n".join(texts)
 
     def cache_info(self) -> function_cache.CacheInfo:
@@ -189,30 +190,29 @@ class JacobianFunction:
 
     def _function(self, call: Call, with_value: bool):
         """Returns the tf.function that computes from the tensors of `call`."""
-        def traced(*tensors):
-            call_args, call_kwargs = call.rebuild(tensors)
-            ys = self._fn(*call_args, **call_kwargs)
-            return self._differentiated(ys, call_args, with_value)
-
-        return tf.function(traced, jit_compile=self._options.jit_compile or None)
-
-    @tf.autograph.experimental.do_not_convert
-    def _differentiated(self, ys: Nested, args, with_value: bool) -> Nested:
         options = self._options
         operator = jacobians.batch_jacobian if options.batch else jacobians.jacobian
-        ys = tf.nest.map_structure(_as_graph_tensor, ys)
-        jacobian = operator(
-            ys, self._sources(args), options.strategy, chunk_size=options.chunk_size,
-            unconnected_gradients=options.unconnected_gradients, holomorphic=options.holomorphic)
-        return (ys, jacobian) if with_value else jacobian
 
-    @tf.autograph.experimental.do_not_convert
-    def _plans(self, ys: Nested, args) -> list[str]:
-        options = self._options
-        ys = tf.nest.map_structure(_as_graph_tensor, ys)
-        plans = jacobians.plan(
-            ys, self._sources(args), options.batch, options.strategy, options.chunk_size)
-        return [plan.explain() for plan in plans]
+        def traced(*tensors):
+            ys, call_args = self._values(call, tensors)
+            jacobian = operator(
+                ys, self._sources(call_args), options.strategy, chunk_size=options.chunk_size,
+                unconnected_gradients=options.unconnected_gradients,
+                holomorphic=options.holomorphic)
+            return (ys, jacobian) if with_value else jacobian
+
+        return self._compiled(traced)
+
+    def _compiled(self, traced: Callable[..., Any]):
+        # Only the user's function is converted: AutoGraph would put its trace before our errors.
+        return tf.function(
+            traced, autograph=False, jit_compile=self._options.jit_compile or None)
+
+    def _values(self, call: Call, tensors) -> tuple[Nested, Sequence[Nested]]:
+        """Returns what the function gives for `tensors`, and its arguments made of them."""
+        args, kwargs = call.rebuild(tensors)
+        ys = tf_internals.converted_by_autograph(self._fn)(*args, **kwargs)
+        return tf.nest.map_structure(_as_graph_tensor, ys), args
 
     def _call(self, args, kwargs) -> Call:
         argnums = self._options.argnums

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, planning, problems, shapes
+from tfjac import errors, graph_memo, planning, problems, shapes, tapes
 from tfjac.problems import Nested
 from tfjac.strategies import Problem, Source, Strategy, base
 
@@ -237,8 +238,8 @@ def _operate(ys, xs, batch, strategy, chunk_size, unconnected_gradients, holomor
             problem = problems.problem(y, flat_xs, batch)
             _check_complex(problem, holomorphic)
             key = ("jacobian", y.ref(), *(s.value.ref() for s in problem.sources), batch, options)
-            by_source = graph_memo.memoized_unless_recording(
-                key, lambda problem=problem: _by_source(problem, options))
+            by_source = graph_memo.memoized_unless_recording(key, functools.partial(
+                tapes.recorded, functools.partial(_by_source, problem, options), y, problem.ops))
             row = [by_source[i] for i in problems.positions(problem, flat_xs)]
             results.append(tf.nest.pack_sequence_as(xs, row))
     return tf.nest.pack_sequence_as(ys, results)

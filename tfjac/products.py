@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, problems, sweeps
+from tfjac import errors, problems, sweeps, tapes
 from tfjac.problems import Nested
+from tfjac.strategies import Problem
 
 
 @tf.autograph.experimental.do_not_convert
@@ -49,7 +50,7 @@ def vjp(ys: Nested, xs: Nested, cotangents: Nested, *,
         pulled = []
         for y, u in zip(targets, vectors):
             problem = problems.problem(y, flat_xs, False)
-            per_source = sweeps.pullback(y, problem.sources)(u)
+            per_source = _applied(sweeps.pullback, problem, [u])
             pulled.append([per_source[i] for i in problems.positions(problem, flat_xs)])
         sums = [_sum(parts) for parts in zip(*pulled)]
         if zeros:
@@ -100,9 +101,14 @@ def jvp(ys: Nested, xs: Nested, tangents: Nested, *,
                 raise errors.InvalidValueError(errors.message(
                     "xs", "distinct sources", "one source twice", "Add up its tangents."))
             vectors = _matching("tangents", tangents, xs, [s.value for s in problem.sources])
-            (dy,) = sweeps.pushforward(y, problem.sources)(*vectors)
+            (dy,) = _applied(sweeps.pushforward, problem, vectors)
             pushed.append(tf.zeros_like(y) if dy is None and zeros else dy)
     return tf.nest.pack_sequence_as(ys, pushed)
+
+
+def _applied(linear_map, problem: Problem, vectors) -> list[tf.Tensor | None]:
+    return tapes.recorded(lambda: linear_map(problem.y, problem.sources)(*vectors),
+                          problem.y, problem.ops, vectors)
 
 
 def _matching(argument: str, vectors: Nested, structure: Nested, tensors) -> list[tf.Tensor]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import re
 import threading
@@ -38,15 +39,6 @@ class LinearMap:
     def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor | None]:
         """Returns the outputs, None where unconnected."""
         return self.spread(self.function(*inputs) if self.function else [])
-
-    def check_differentiable(self) -> None:
-        """Raises if an op of the map has no derivative, so that its own gradient is incomplete."""
-        if self.function is None:
-            return
-        graph = self.function.graph
-        arguments = graph.inputs[:len(graph.inputs) - len(self.function.captured_inputs)]
-        for output in graph.outputs:
-            subgraph.check_differentiable(subgraph.ops_between(output, arguments))
 
     def spread(self, outputs: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
         """Returns the connected `outputs` with None at the places of the others."""
@@ -102,15 +94,15 @@ def pushforward(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
     Cost: two reverse passes to construct; of the first, only what the second reads is evaluated.
     Reference: J. Townsend, "A new trick for calculating Jacobian vector products", 2017.
     """
-    pull = pullback(y, sources)
-    pull.check_differentiable()
-    anything = tf.zeros_like(y)
-    pulled = pull(anything)
-
     def run(*tangents):
-        pairs = [(p, t) for p, t in zip(pulled, tangents) if p is not None]
+        anything = tf.zeros_like(y)
+        pulled = iter(_gradients([y], _tensors(sources), [anything]))
+        pairs = [(p, tangent) for source, tangent in zip(sources, tangents)
+                 for p in itertools.islice(pulled, len(source.tensors)) if p is not None]
         if not pairs:
             return [None]
+        for p, _ in pairs:
+            subgraph.check_differentiable(subgraph.ops_between(p, [anything]))
         (dy,) = _gradients([p for p, _ in pairs], [anything], [t for _, t in pairs])
         # A pullback may ignore its cotangent, as that of tf.sign does: the derivative is zero.
         return [tf.zeros_like(y) if dy is None else dy]
@@ -239,24 +231,32 @@ def _missing_gradients_named() -> Iterator[None]:
             "strategy where only forward mode needs it.") from None
 
 
+# TensorFlow only logs a fallback, and inside a called function only as a debug message. The level
+# of its logger is shared by all threads, so one build at a time may change it.
+_FALLBACK = re.compile(r"Using a while_loop for converting (\w+)|(\w+) uses a while_loop")
+_logger_lock = threading.RLock()
+
+
 @contextlib.contextmanager
 def _loop_fallbacks_reported() -> Iterator[None]:
     """Turns TensorFlow's log lines on ops that a vectorized map loops over into one warning."""
-    here = threading.get_ident()
-    types = set()
+    logger, here, types = tf.get_logger(), threading.get_ident(), set()
 
     def keep(record: logging.LogRecord) -> bool:
-        found = re.match(r"Using a while_loop for converting (\w+)", record.getMessage())
-        if found and record.thread == here:
-            types.add(found[1])
-        return not (found and record.thread == here)
+        found = record.thread == here and _FALLBACK.match(record.getMessage())
+        if found:
+            types.add(found[1] or found[2])
+        return not found and record.levelno >= level
 
-    logger = tf.get_logger()
-    logger.addFilter(keep)
-    try:
-        yield
-    finally:
-        logger.removeFilter(keep)
+    with _logger_lock:
+        set_level, level = logger.level, logger.getEffectiveLevel()
+        logger.addFilter(keep)
+        logger.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            logger.setLevel(set_level)
+            logger.removeFilter(keep)
     if types:
         warnings.warn(
             f"tf.vectorized_map runs these ops once per row, in a loop: {', '.join(sorted(types))}."

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.python.eager import context, record
+from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.ops import control_flow_util
 
@@ -26,6 +27,28 @@ def has_no_derivative(op_type: str) -> bool:
 def is_recording() -> bool:
     """True if a `tf.GradientTape` or a forward accumulator is active in this thread."""
     return record.could_possibly_record()
+
+
+def stop_recording() -> contextlib.AbstractContextManager:
+    """A context in which tapes and forward accumulators of this thread see nothing."""
+    return record.stop_recording()
+
+
+def record_operation(
+    name: str,
+    outputs: Sequence[tf.Tensor],
+    inputs: Sequence[tf.Tensor],
+    backward: Callable[..., Sequence[tf.Tensor | None]],
+) -> None:
+    """Tells the tapes that are active that `outputs` come from `inputs`.
+
+    Args:
+      name: name of the operation.
+      outputs: what it gave.
+      inputs: what it depends on.
+      backward: takes a cotangent for each output, returns one or None for each input.
+    """
+    record.record_operation(name, list(outputs), list(inputs), backward)
 
 
 def eager_mode() -> contextlib.AbstractContextManager:
@@ -71,6 +94,14 @@ def is_compiled_by_xla(graph: tf.Graph) -> bool:
 def control_flow_scope(graph: tf.Graph) -> int:
     """Identifies the TensorFlow 1 loop or branch that new ops of `graph` would belong to."""
     return id(graph._get_control_flow_context())  # pylint: disable=protected-access
+
+
+def converted_by_autograph(fn: Callable) -> Callable:
+    """Returns `fn` as `tf.function` would trace it, with its Python control flow converted."""
+    def call(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    return autograph_util.py_func_from_autograph(call)
 
 
 def call_concrete(function: tf.types.experimental.ConcreteFunction, args: Sequence[tf.Tensor]):

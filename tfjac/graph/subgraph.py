@@ -11,6 +11,12 @@ from tfjac import errors, tf_internals
 # Registered as not differentiable because the derivative is zero, not because nobody wrote it.
 _ZERO_DERIVATIVE = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
 
+# Op types that call a function: TensorFlow adds outputs to them when it differentiates them.
+WITH_BODY = frozenset({
+    "Case", "If", "PartitionedCall", "StatefulPartitionedCall", "StatelessCase", "StatelessIf",
+    "StatelessWhile", "While",
+})
+
 
 def ops_between(target: tf.Tensor, sources: Sequence[tf.Tensor]) -> list[tf.Operation]:
     """Returns the ops on a differentiable path from `sources` to `target`, in topological order.
@@ -30,6 +36,15 @@ def ops_between(target: tf.Tensor, sources: Sequence[tf.Tensor]) -> list[tf.Oper
             if op.type != "Placeholder":
                 ordered.append(op)
     return ordered
+
+
+def tensors_behind(target: tf.Tensor) -> list[tf.Tensor]:
+    """Returns `target` and all tensors that it is differentiably computed from."""
+    found = {_key(target): target}
+    for op, inputs in _post_order(target, frozenset()):
+        del op
+        found.update((_key(t), t) for t in inputs)
+    return list(found.values())
 
 
 def check_differentiable(ops: Sequence[tf.Operation]) -> None:

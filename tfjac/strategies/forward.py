@@ -7,6 +7,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac import sweeps
+from tfjac.graph import subgraph
 from tfjac.strategies import base
 
 # Op types whose gradient is made of ops that have no gradient themselves, so that differentiating
@@ -17,14 +18,6 @@ ONE_WAY = frozenset({
     "MaxPoolWithArgmax", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor",
     "ScaleAndTranslate", "Softsign", "SparseSegmentMean", "SparseSegmentSqrtN",
     "SparseSegmentSum",
-})
-
-
-# Op types with a body. A vectorized map over the second gradient of a tf.cond raises in
-# TensorFlow 2.21 ("Required handle data not set"), and over a loop it takes seconds to construct.
-_BODIES = frozenset({
-    "Case", "If", "PartitionedCall", "StatefulPartitionedCall", "StatelessCase", "StatelessIf",
-    "StatelessWhile", "While",
 })
 
 
@@ -83,4 +76,6 @@ class Forward:
 
 
 def _has_body(problem: base.Problem) -> bool:
-    return not _BODIES.isdisjoint(op.type for op in problem.ops)
+    # A vectorized map over the second gradient of a tf.cond raises in TensorFlow 2.21 ("Required
+    # handle data not set"), and over that of a loop it takes seconds to construct.
+    return not subgraph.WITH_BODY.isdisjoint(op.type for op in problem.ops)
