@@ -84,8 +84,11 @@ class Call:
                 argument, "floating or complex, as it is a source", f"dtype {tensor.dtype.name}",
                 "Cast it first, or choose the sources by argnums."))
         self.tensors.append(tensor)
-        self.specs.append(spec or tf.TensorSpec(tensor.shape, tensor.dtype))
         self._rebuilders.append(next)
+        if spec is not None:
+            self.specs.append(spec)
+            return spec
+        self.specs.append(tf.TensorSpec(tensor.shape, tensor.dtype))
         # A symbolic tensor may have an unknown rank; graphs do not look the key up.
         shape = tuple(tensor.shape) if tensor.shape.rank is not None else None
         return shape, tensor.dtype

@@ -194,11 +194,12 @@ class JacobianFunction:
         operator = jacobians.batch_jacobian if options.batch else jacobians.jacobian
 
         def traced(*tensors):
-            ys, call_args = self._values(call, tensors)
-            jacobian = operator(
-                ys, self._sources(call_args), options.strategy, chunk_size=options.chunk_size,
-                unconnected_gradients=options.unconnected_gradients,
-                holomorphic=options.holomorphic)
+            with self._on_device():
+                ys, call_args = self._values(call, tensors)
+                jacobian = operator(
+                    ys, self._sources(call_args), options.strategy, chunk_size=options.chunk_size,
+                    unconnected_gradients=options.unconnected_gradients,
+                    holomorphic=options.holomorphic)
             return (ys, jacobian) if with_value else jacobian
 
         return self._compiled(traced)

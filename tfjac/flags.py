@@ -9,6 +9,9 @@ from absl import flags
 
 from tfjac import errors, strategies
 
+# So that --help lists the flags as those of the program that calls `define`.
+flags.disclaim_key_flags()
+
 
 class _ChunkSizeParser(flags.ArgumentParser):
     """Takes a positive integer, "auto" or "none"."""

@@ -222,7 +222,7 @@ def _missing_gradients_named() -> Iterator[None]:
     try:
         yield
     except LookupError as error:
-        found = re.search(r"operation '(.+)' \(op type: (\w+)\)", str(error))
+        found = re.search(r"operation ?'(.+)' \(op type: (\w+)\)", str(error))
         if not found:
             raise
         raise errors.UnsupportedError(

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
+from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.framework import func_graph, ops
@@ -101,7 +102,14 @@ def converted_by_autograph(fn: Callable) -> Callable:
     def call(*args, **kwargs):
         return fn(*args, **kwargs)
 
-    return autograph_util.py_func_from_autograph(call)
+    converted = autograph_util.py_func_from_autograph(call)
+
+    def call_converted(*args, **kwargs):
+        # tfjac itself is not converted, and what it calls would not be either.
+        with ag_ctx.ControlStatusCtx(status=ag_ctx.Status.UNSPECIFIED):
+            return converted(*args, **kwargs)
+
+    return call_converted
 
 
 def call_concrete(function: tf.types.experimental.ConcreteFunction, args: Sequence[tf.Tensor]):

@@ -1,0 +1,201 @@
+"""The private layouts of TensorFlow that `tf_internals` relies on, and who needs each."""
+
+import contextlib
+import logging
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfjac import tf_internals
+from tfjac.graph import subgraph
+from tfjac.strategies import forward
+
+
+def test_ops_registered_without_a_derivative_are_told_from_unregistered_ones():
+    """Needed by subgraph.check_differentiable."""
+    assert tf_internals.has_no_derivative("PyFunc")
+    assert tf_internals.has_no_derivative("StopGradient")
+    assert not tf_internals.has_no_derivative("Tanh")
+    assert not tf_internals.has_no_derivative("NoSuchOp")
+
+
+def test_an_active_tape_is_seen_and_a_finished_or_stopped_one_is_not():
+    """Needed by graph_memo and tapes."""
+    assert not tf_internals.is_recording()
+    with tf.GradientTape():
+        assert tf_internals.is_recording()
+        with tf_internals.stop_recording():
+            assert not tf_internals.is_recording()
+    assert not tf_internals.is_recording()
+
+
+def test_an_operation_can_be_recorded_on_a_tape():
+    """Needed by tapes."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        with tf_internals.stop_recording():
+            y = x * x
+        tf_internals.record_operation("test", [y], [x], lambda dy: [dy * 7.0])
+    assert tape.gradient(y, x).numpy() == 7.0
+
+
+def test_eager_mode_leaves_a_default_graph():
+    """Needed by compiled."""
+    with tf.Graph().as_default():
+        assert not tf.executing_eagerly()
+        with tf_internals.eager_mode():
+            assert tf.executing_eagerly()
+
+
+def test_function_graphs_know_what_is_around_them_and_what_they_captured():
+    """Needed by subgraph, sources and tapes."""
+    v = tf.Variable(1.0)
+    seen = {}
+
+    @tf.function(autograph=False)
+    def outer(x):
+        def body(i, h):
+            seen["inner"] = tf.compat.v1.get_default_graph()
+            return i + 1, h * x * v
+        seen["x"] = x
+        seen["outer"] = tf.compat.v1.get_default_graph()
+        return tf.while_loop(lambda i, h: i < 2, body, (0, x))[1]
+
+    outer.get_concrete_function(tf.TensorSpec([2]))
+    inner, around = seen["inner"], seen["outer"]
+    assert tf_internals.is_function_graph(inner)
+    assert list(tf_internals.graph_and_outer_graphs(inner))[:2] == [inner, around]
+    assert any(t is seen["x"] for t in tf_internals.captures(inner).values())
+    assert tf_internals.handle_in_graph(around, v.handle) is not None
+    assert tf_internals.captures(tf.Graph()) == {}
+
+
+def test_a_graph_takes_an_attribute_and_tells_its_control_flow_scope():
+    """Needed by graph_memo."""
+    graph = tf.Graph()
+    graph._tfjac_test = 1
+    assert isinstance(tf_internals.control_flow_scope(graph), int)
+
+
+def test_tracing_for_xla_is_seen():
+    """Needed by problems."""
+    seen = []
+
+    def fn(x):
+        seen.append(tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph()))
+        return x
+
+    for jit in (True, None):
+        tf.function(fn, jit_compile=jit, autograph=False).get_concrete_function(tf.TensorSpec([1]))
+    assert seen == [True, False]
+
+
+def test_a_concrete_function_takes_flat_tensors():
+    """Needed by compiled."""
+    w = tf.Variable(3.0)
+    concrete = tf.function(lambda x, y: {"z": x * y * w}).get_concrete_function(
+        tf.TensorSpec([]), tf.TensorSpec([]))
+    found = tf_internals.call_concrete(concrete, [tf.constant(2.0), tf.constant(5.0)])
+    assert found["z"].numpy() == 30.0
+
+
+def test_autograph_converts_what_it_is_asked_to():
+    """Needed by compiled."""
+    @tf.autograph.experimental.do_not_convert
+    def ours(x):
+        return tf_internals.converted_by_autograph(absolute)(x)
+
+    def absolute(x):
+        if x > 0:
+            return x
+        return -x
+
+    traced = tf.function(ours, autograph=False)
+    assert traced(tf.constant(-2.0)).numpy() == 2.0
+
+
+def test_tensorflow_logs_the_ops_that_a_vectorized_map_loops_over():
+    """Needed by sweeps: the text, and the logger."""
+    lines = []
+    logger = tf.get_logger()
+
+    def keep(record):
+        lines.append(record.getMessage())
+        return False
+
+    logger.addFilter(keep)
+    try:
+        tf.function(lambda x: tf.vectorized_map(
+            lambda row: tf.scatter_nd([[1]], row[:1], [3]) * tf.linalg.det(row[None] * row[:, None]),
+            x)).get_concrete_function(tf.TensorSpec([4, 3]))
+    finally:
+        logger.removeFilter(keep)
+    assert any(line.startswith("Using a while_loop for converting ScatterNd") for line in lines)
+    assert logger is logging.getLogger("tensorflow")
+
+
+def test_a_missing_gradient_is_reported_with_name_and_type():
+    """Needed by sweeps: the text of the LookupError."""
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [2])
+        v = tf.zeros_like(x)
+        (g,) = tf.gradients(tf.nn.softsign(x), x, grad_ys=v)
+        with pytest.raises(LookupError, match=r"operation ?'.+' \(op type: SoftsignGrad\)"):
+            tf.gradients(g, v)
+
+
+def _one_way_ops():
+    image = tf.ones([1, 4, 4, 1])
+    rows = tf.ones([3, 2])
+    yield "CropAndResize", image, lambda x: tf.image.crop_and_resize(
+        x, [[0.0, 0.0, 1.0, 1.0]], [0], [2, 2])
+    yield "Dilation2D", image, lambda x: tf.nn.dilation2d(
+        x, tf.ones([2, 2, 1]), [1] * 4, "VALID", "NHWC", [1] * 4)
+    yield "FakeQuantWithMinMaxArgs", rows, tf.quantization.fake_quant_with_min_max_args
+    yield "FakeQuantWithMinMaxVars", rows, lambda x: (
+        tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0))
+    yield "FakeQuantWithMinMaxVarsPerChannel", rows, lambda x: (
+        tf.quantization.fake_quant_with_min_max_vars_per_channel(x, [-1.0, -1.0], [1.0, 1.0]))
+    yield "FractionalAvgPool", image, lambda x: tf.nn.fractional_avg_pool(x, [1, 1.5, 1.5, 1])[0]
+    yield "FractionalMaxPool", image, lambda x: tf.nn.fractional_max_pool(x, [1, 1.5, 1.5, 1])[0]
+    yield "LRN", image, tf.nn.local_response_normalization
+    yield "MaxPoolWithArgmax", image, lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "VALID")[0]
+    yield "ResizeBicubic", image, lambda x: tf.image.resize(x, [2, 2], "bicubic")
+    yield "ResizeBilinear", image, lambda x: tf.image.resize(x, [2, 2], "bilinear")
+    yield "ResizeNearestNeighbor", image, lambda x: tf.image.resize(x, [2, 2], "nearest")
+    yield "ScaleAndTranslate", image, lambda x: tf.image.resize(
+        x, [2, 2], "lanczos3", antialias=True)
+    yield "Softsign", rows, tf.nn.softsign
+    for kind in ("mean", "sqrt_n", "sum"):
+        name = "SparseSegment" + {"mean": "Mean", "sqrt_n": "SqrtN", "sum": "Sum"}[kind]
+        op = getattr(tf.sparse, "segment_" + kind)
+        yield name, rows, lambda x, op=op: op(x, [0, 2], [0, 0])
+
+
+ONE_WAY = {name: (x, fn) for name, x, fn in _one_way_ops()}
+
+
+def test_every_one_way_op_type_has_a_check():
+    assert set(ONE_WAY) == forward.ONE_WAY
+
+
+@pytest.mark.parametrize("name", sorted(ONE_WAY))
+def test_the_gradient_of_a_one_way_op_cannot_be_differentiated(name):
+    """Needed by the forward strategy, which refuses these."""
+    value, fn = ONE_WAY[name]
+    with tf.Graph().as_default(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = tf.compat.v1.placeholder(value.dtype, value.shape)
+        y = fn(x)
+        assert name in {op.type for op in subgraph.ops_between(y, [x])}
+        v = tf.ones_like(y)
+        (g,) = tf.gradients(y, x, grad_ys=v)
+        with contextlib.suppress(LookupError):
+            assert tf.gradients(tf.convert_to_tensor(g), v)[0] is None
+
+
+def test_numpy_knows_the_dtypes_of_the_tests():
+    assert np.dtype(tf.bfloat16.as_numpy_dtype).itemsize == 2

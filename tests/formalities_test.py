@@ -1,0 +1,111 @@
+"""Layering, names, docstrings and lists: cheap checks that keep the tree as it is meant to be."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import pathlib
+import pkgutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+
+ROOT = pathlib.Path(tfjac.__file__).parent
+
+# Each module imports modules of earlier rows only.
+LAYERS = [
+    {"errors"},
+    {"shapes", "tf_internals", "function_cache"},
+    {"graph_memo", "call_signature"},
+    {"graph", "graph.subgraph", "graph.sources"},
+    {"sweeps", "tapes"},
+    {"strategies.base"},
+    {"strategies.unstack", "strategies.while_loop", "strategies.vectorized", "strategies.forward"},
+    {"strategies"},
+    {"planning", "problems"},
+    {"jacobians", "products"},
+    {"compiled"},
+    {"testing", "flags"},
+    {""},
+]
+
+
+def modules():
+    found = {"": ROOT / "__init__.py"}
+    for info in pkgutil.walk_packages([str(ROOT)]):
+        name = info.name
+        path = ROOT / name.replace(".", "/")
+        found[name] = path / "__init__.py" if info.ispkg else path.with_suffix(".py")
+    for package in [n for n, p in found.items() if p.name == "__init__.py" and n]:
+        for info in pkgutil.iter_modules([str(ROOT / package)]):
+            found[f"{package}.{info.name}"] = ROOT / package / f"{info.name}.py"
+    return found
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tfjac"):
+            base = node.module.removeprefix("tfjac").removeprefix(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".strip(".")
+                yield inner if inner in modules() else base
+
+
+def test_every_module_has_a_layer():
+    assert set().union(*LAYERS) == set(modules())
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_a_module_imports_only_from_lower_layers(name):
+    level = {module: i for i, row in enumerate(LAYERS) for module in row}
+    for imported in imports_of(modules()[name]):
+        assert level[imported] < level[name], f"{name} imports {imported}"
+
+
+def test_private_tensorflow_has_one_door():
+    for name, path in modules().items():
+        if name != "tf_internals":
+            assert "tensorflow.python" not in path.read_text(), name
+            assert "._call_flat" not in path.read_text(), name
+
+
+def test_every_strategy_file_is_in_the_list():
+    files = {p.stem for p in (ROOT / "strategies").glob("*.py")} - {"__init__", "base"}
+    assert files == {strategy.name for strategy in tfjac.strategies.STRATEGIES}
+
+
+def test_the_face_is_small_and_names_only():
+    assert sorted(tfjac.__all__) == tfjac.__all__ or len(tfjac.__all__) <= 30
+    assert len(tfjac.__all__) <= 30
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    assert not [n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.If))]
+    for name in tfjac.__all__:
+        assert getattr(tfjac, name) is not None
+
+
+@pytest.mark.parametrize("name", [n for n in tfjac.__all__ if inspect.isfunction(
+    getattr(tfjac, n))])
+def test_a_public_function_documents_arguments_result_errors_cost_and_example(name):
+    function = getattr(tfjac, name)
+    text = inspect.getdoc(function)
+    for heading in ("Args:", "Returns:", "Raises:", "Cost:", "Example:"):
+        assert heading in text, f"{name} lacks {heading}"
+    for parameter in inspect.signature(function).parameters:
+        assert f"{parameter}:" in text, f"{name} does not say what {parameter} is"
+    assert inspect.signature(function).return_annotation is not inspect.Signature.empty
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(f"tfjac.{name}".strip("."))
+    results = doctest.testmod(
+        module, extraglobs={"np": np, "tf": tf, "tfjac": tfjac},
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert results.failed == 0
+
+
+def test_the_version_in_setup_is_that_of_the_package():
+    assert tfjac.__version__.count(".") == 2
