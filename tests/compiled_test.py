@@ -131,6 +131,7 @@ def test_a_dropped_function_is_freed_with_its_graph():
         def fn(x):
             graphs.append(weakref.ref(tf.compat.v1.get_default_graph()))
             return tf.sin(x) * k
+
         functions.append(weakref.ref(fn))
         np.testing.assert_allclose(tfjac.prepare(fn)(np.zeros(2)), k * np.eye(2))
 
@@ -191,7 +192,7 @@ def test_threads_that_call_at_once_build_once_and_get_the_right_values():
         gate.wait()
         for _ in range(5):
             t = np.tanh(x)
-            if not np.allclose(jac(x), np.diag(t + x * (1 - t ** 2))):
+            if not np.allclose(jac(x), np.diag(t + x * (1 - t**2))):
                 wrong.append(k)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
@@ -229,13 +230,14 @@ def test_several_argnums_and_nested_arguments():
 
 
 def test_an_input_signature_serves_every_batch_size_with_one_graph():
-    fn = Counted(lambda x: x ** 2)
+    fn = Counted(lambda x: x**2)
     jac = tfjac.prepare(fn, batch=True, input_signature=[tf.TensorSpec([None, 2], tf.float32)])
     for n in (0, 1, 5):
         x = array(n, 2)
         assert jac(x).shape == (n, 2, 2)
         np.testing.assert_allclose(
-            jac(x), np.einsum("bi,ij->bij", 2 * x.astype(np.float32), np.eye(2)))
+            jac(x), np.einsum("bi,ij->bij", 2 * x.astype(np.float32), np.eye(2))
+        )
     assert fn.traces == 1
 
 
@@ -259,24 +261,25 @@ def test_python_control_flow_is_converted_as_tf_function_does():
 
 
 def test_inside_a_function_it_adds_to_the_graph_and_captures():
-    jac = tfjac.prepare(lambda x: x ** 3)
+    jac = tfjac.prepare(lambda x: x**3)
 
     @tf.function
     def outer(x, k):
-        inner = tfjac.prepare(lambda z: z ** 2 * k)
+        inner = tfjac.prepare(lambda z: z**2 * k)
         return jac(x) + inner(x)
 
     np.testing.assert_allclose(
-        outer(tf.constant([1.0, 2.0]), tf.constant(10.0)), np.diag([3 + 20.0, 12 + 40.0]))
+        outer(tf.constant([1.0, 2.0]), tf.constant(10.0)), np.diag([3 + 20.0, 12 + 40.0])
+    )
     assert jac.cache_info().currsize == 0
 
 
 def test_values_given_while_a_graph_is_the_default_come_back_as_values():
     with tf.Graph().as_default():
-        j = tfjac.prepare(lambda z: z ** 3)(np.array([1.0, 2.0]))
+        j = tfjac.prepare(lambda z: z**3)(np.array([1.0, 2.0]))
         assert isinstance(j.numpy(), np.ndarray)
         x = tf.compat.v1.placeholder(tf.float32, [2])
-        assert tf.is_symbolic_tensor(tfjac.prepare(lambda z: z ** 3)(x))
+        assert tf.is_symbolic_tensor(tfjac.prepare(lambda z: z**3)(x))
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -284,8 +287,13 @@ def test_values_given_while_a_graph_is_the_default_come_back_as_values():
 def test_the_device_that_was_asked_for_evaluates(strategy, jit_compile):
     x = array(3, 2)
     for number in (0, 1):
-        jac = tfjac.prepare(lambda x: tf.tanh(x @ tf.ones([2, 2], x.dtype)), batch=True,
-                            device=f"/CPU:{number}", strategy=strategy, jit_compile=jit_compile)
+        jac = tfjac.prepare(
+            lambda x: tf.tanh(x @ tf.ones([2, 2], x.dtype)),
+            batch=True,
+            device=f"/CPU:{number}",
+            strategy=strategy,
+            jit_compile=jit_compile,
+        )
         assert jac(x).device.endswith(f"CPU:{number}")
 
 
@@ -303,7 +311,8 @@ def test_every_op_of_the_graph_is_placed_on_the_device():
 
 def test_without_a_device_tensorflow_places():
     assert tfjac.prepare(tf.sin)(array(2)).device.endswith(
-        "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0")
+        "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
+    )
 
 
 def test_xla_compiles_when_asked():
@@ -312,11 +321,13 @@ def test_xla_compiles_when_asked():
 
     def spy(x):
         concrete["compiled"] = tfjac.tf_internals.is_compiled_by_xla(
-            tf.compat.v1.get_default_graph())
+            tf.compat.v1.get_default_graph()
+        )
         return tf.sin(x)
 
     np.testing.assert_allclose(
-        tfjac.prepare(spy, jit_compile=True)(x), tfjac.prepare(tf.sin)(x), atol=1e-15)
+        tfjac.prepare(spy, jit_compile=True)(x), tfjac.prepare(tf.sin)(x), atol=1e-15
+    )
     assert concrete["compiled"]
 
 

@@ -60,6 +60,7 @@ def test_function_graphs_know_what_is_around_them_and_what_they_captured():
         def body(i, h):
             seen["inner"] = tf.compat.v1.get_default_graph()
             return i + 1, h * x * v
+
         seen["x"] = x
         seen["outer"] = tf.compat.v1.get_default_graph()
         return tf.while_loop(lambda i, h: i < 2, body, (0, x))[1]
@@ -97,13 +98,15 @@ def test_a_concrete_function_takes_flat_tensors():
     """Needed by compiled."""
     w = tf.Variable(3.0)
     concrete = tf.function(lambda x, y: {"z": x * y * w}).get_concrete_function(
-        tf.TensorSpec([]), tf.TensorSpec([]))
+        tf.TensorSpec([]), tf.TensorSpec([])
+    )
     found = tf_internals.call_concrete(concrete, [tf.constant(2.0), tf.constant(5.0)])
     assert found["z"].numpy() == 30.0
 
 
 def test_autograph_converts_what_it_is_asked_to():
     """Needed by compiled."""
+
     @tf.autograph.experimental.do_not_convert
     def ours(x):
         return tf_internals.converted_by_autograph(absolute)(x)
@@ -128,9 +131,14 @@ def test_tensorflow_logs_the_ops_that_a_vectorized_map_loops_over():
 
     logger.addFilter(keep)
     try:
-        tf.function(lambda x: tf.vectorized_map(
-            lambda row: tf.scatter_nd([[1]], row[:1], [3]) * tf.linalg.det(row[None] * row[:, None]),
-            x)).get_concrete_function(tf.TensorSpec([4, 3]))
+        tf.function(
+            lambda x: tf.vectorized_map(
+                lambda row: (
+                    tf.scatter_nd([[1]], row[:1], [3]) * tf.linalg.det(row[None] * row[:, None])
+                ),
+                x,
+            )
+        ).get_concrete_function(tf.TensorSpec([4, 3]))
     finally:
         logger.removeFilter(keep)
     assert any(line.startswith("Using a while_loop for converting ScatterNd") for line in lines)
@@ -150,15 +158,29 @@ def test_a_missing_gradient_is_reported_with_name_and_type():
 def _one_way_ops():
     image = tf.ones([1, 4, 4, 1])
     rows = tf.ones([3, 2])
-    yield "CropAndResize", image, lambda x: tf.image.crop_and_resize(
-        x, [[0.0, 0.0, 1.0, 1.0]], [0], [2, 2])
-    yield "Dilation2D", image, lambda x: tf.nn.dilation2d(
-        x, tf.ones([2, 2, 1]), [1] * 4, "VALID", "NHWC", [1] * 4)
+    yield (
+        "CropAndResize",
+        image,
+        lambda x: tf.image.crop_and_resize(x, [[0.0, 0.0, 1.0, 1.0]], [0], [2, 2]),
+    )
+    yield (
+        "Dilation2D",
+        image,
+        lambda x: tf.nn.dilation2d(x, tf.ones([2, 2, 1]), [1] * 4, "VALID", "NHWC", [1] * 4),
+    )
     yield "FakeQuantWithMinMaxArgs", rows, tf.quantization.fake_quant_with_min_max_args
-    yield "FakeQuantWithMinMaxVars", rows, lambda x: (
-        tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0))
-    yield "FakeQuantWithMinMaxVarsPerChannel", rows, lambda x: (
-        tf.quantization.fake_quant_with_min_max_vars_per_channel(x, [-1.0, -1.0], [1.0, 1.0]))
+    yield (
+        "FakeQuantWithMinMaxVars",
+        rows,
+        lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0),
+    )
+    yield (
+        "FakeQuantWithMinMaxVarsPerChannel",
+        rows,
+        lambda x: tf.quantization.fake_quant_with_min_max_vars_per_channel(
+            x, [-1.0, -1.0], [1.0, 1.0]
+        ),
+    )
     yield "FractionalAvgPool", image, lambda x: tf.nn.fractional_avg_pool(x, [1, 1.5, 1.5, 1])[0]
     yield "FractionalMaxPool", image, lambda x: tf.nn.fractional_max_pool(x, [1, 1.5, 1.5, 1])[0]
     yield "LRN", image, tf.nn.local_response_normalization
@@ -166,8 +188,11 @@ def _one_way_ops():
     yield "ResizeBicubic", image, lambda x: tf.image.resize(x, [2, 2], "bicubic")
     yield "ResizeBilinear", image, lambda x: tf.image.resize(x, [2, 2], "bilinear")
     yield "ResizeNearestNeighbor", image, lambda x: tf.image.resize(x, [2, 2], "nearest")
-    yield "ScaleAndTranslate", image, lambda x: tf.image.resize(
-        x, [2, 2], "lanczos3", antialias=True)
+    yield (
+        "ScaleAndTranslate",
+        image,
+        lambda x: tf.image.resize(x, [2, 2], "lanczos3", antialias=True),
+    )
     yield "Softsign", rows, tf.nn.softsign
     for kind in ("mean", "sqrt_n", "sum"):
         name = "SparseSegment" + {"mean": "Mean", "sqrt_n": "SqrtN", "sum": "Sum"}[kind]

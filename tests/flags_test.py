@@ -15,19 +15,36 @@ def parse(prefix="", *arguments, **options):
 
 def test_the_defaults_are_those_of_prepare():
     assert tfjac.flags.options(flag_values=parse()) == {
-        "strategy": "auto", "chunk_size": "auto", "jit_compile": False, "device": None,
-        "unconnected_gradients": "zero"}
+        "strategy": "auto",
+        "chunk_size": "auto",
+        "jit_compile": False,
+        "device": None,
+        "unconnected_gradients": "zero",
+    }
     tfjac.prepare(abs, **tfjac.flags.options(flag_values=parse()))
 
 
 def test_what_is_said_is_what_comes():
-    values = parse("j_", "--j_strategy=while_loop", "--j_chunk_size=none", "--j_jit_compile",
-                   "--j_device=/CPU:0", "--j_unconnected_gradients=none")
+    values = parse(
+        "j_",
+        "--j_strategy=while_loop",
+        "--j_chunk_size=none",
+        "--j_jit_compile",
+        "--j_device=/CPU:0",
+        "--j_unconnected_gradients=none",
+    )
     assert tfjac.flags.options("j_", flag_values=values) == {
-        "strategy": "while_loop", "chunk_size": None, "jit_compile": True, "device": "/CPU:0",
-        "unconnected_gradients": "none"}
+        "strategy": "while_loop",
+        "chunk_size": None,
+        "jit_compile": True,
+        "device": "/CPU:0",
+        "unconnected_gradients": "none",
+    }
     assert tfjac.flags.graph_options("j_", flag_values=values) == {
-        "strategy": "while_loop", "chunk_size": None, "unconnected_gradients": "none"}
+        "strategy": "while_loop",
+        "chunk_size": None,
+        "unconnected_gradients": "none",
+    }
 
 
 def test_every_strategy_is_a_choice():
@@ -41,9 +58,16 @@ def test_a_program_may_add_strategies_of_its_own():
     assert tfjac.flags.options(flag_values=values)["strategy"] == "all"
 
 
-@pytest.mark.parametrize("argument", [
-    "--strategy=reverse", "--chunk_size=0", "--chunk_size=some", "--chunk_size=-3",
-    "--unconnected_gradients=nan"])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--strategy=reverse",
+        "--chunk_size=0",
+        "--chunk_size=some",
+        "--chunk_size=-3",
+        "--unconnected_gradients=nan",
+    ],
+)
 def test_what_cannot_be_is_refused(argument):
     with pytest.raises(flags.IllegalFlagValueError):
         parse("", argument)

@@ -86,8 +86,9 @@ def test_the_face_is_small_and_names_only():
         assert getattr(tfjac, name) is not None
 
 
-@pytest.mark.parametrize("name", [n for n in tfjac.__all__ if inspect.isfunction(
-    getattr(tfjac, n))])
+@pytest.mark.parametrize(
+    "name", [n for n in tfjac.__all__ if inspect.isfunction(getattr(tfjac, n))]
+)
 def test_a_public_function_documents_arguments_result_errors_cost_and_example(name):
     function = getattr(tfjac, name)
     text = inspect.getdoc(function)
@@ -102,8 +103,10 @@ def test_a_public_function_documents_arguments_result_errors_cost_and_example(na
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(f"tfjac.{name}".strip("."))
     results = doctest.testmod(
-        module, extraglobs={"np": np, "tf": tf, "tfjac": tfjac},
-        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+        module,
+        extraglobs={"np": np, "tf": tf, "tfjac": tfjac},
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
+    )
     assert results.failed == 0
 
 

@@ -42,8 +42,11 @@ def test_the_adjoint_identity_holds_between_jvp_vjp_and_the_jacobian(strategy):
     @in_graph
     def products(x):
         y = net(x)
-        return (tfjac.jvp(y, x, tf.constant(v)), tfjac.vjp(y, x, tf.constant(u)),
-                tfjac.jacobian(y, x, strategy))
+        return (
+            tfjac.jvp(y, x, tf.constant(v)),
+            tfjac.vjp(y, x, tf.constant(u)),
+            tfjac.jacobian(y, x, strategy),
+        )
 
     jv, ju, j = (t.numpy() for t in products(array(3, 4)))
     matrix = j.reshape(9, 12)
@@ -58,8 +61,11 @@ def test_the_jacobian_of_a_composition_is_the_product(strategy):
     def chain(x):
         h = tf.sin(x @ tf.constant(W))
         y = tf.exp(h) * h
-        return (tfjac.batch_jacobian(y, x, strategy), tfjac.batch_jacobian(y, h, strategy),
-                tfjac.batch_jacobian(h, x, strategy))
+        return (
+            tfjac.batch_jacobian(y, x, strategy),
+            tfjac.batch_jacobian(y, h, strategy),
+            tfjac.batch_jacobian(h, x, strategy),
+        )
 
     whole, outer, inner = (j.numpy() for j in chain(array(3, 4)))
     np.testing.assert_allclose(whole, outer @ inner, atol=1e-13)
@@ -86,8 +92,9 @@ def test_the_batch_jacobian_is_the_block_diagonal_of_the_full_one(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("batch", [False, True])
 def test_random_ops_draw_once_for_value_and_all_rows(strategy, batch):
-    jac = tfjac.prepare(lambda x: tf.nn.dropout(x, 0.5) @ tf.constant(W), batch=batch,
-                        strategy=strategy)
+    jac = tfjac.prepare(
+        lambda x: tf.nn.dropout(x, 0.5) @ tf.constant(W), batch=batch, strategy=strategy
+    )
     draws = set()
     for _ in range(5):
         x = np.ones((3, 4))
@@ -120,10 +127,11 @@ def test_a_loss_on_the_jacobian_trains(strategy, jit):
     """d/dw of sum J^2 with y = tanh(x w) has a closed form; by tf.gradients and by a tape."""
     x, w = array(3, 4), W
     t = np.tanh(x @ w)
-    s = 1 - t ** 2
+    s = 1 - t**2
     # sum_bij (s_bj w_ij)^2 by w_ij: 2 s^2 w + 2 s (ds/dw) w^2 summed.
-    wanted = 2 * w * (s ** 2).sum(0) + np.einsum(
-        "bj,bj,bi,j->ij", 2 * s, -2 * t * s, x, (w ** 2).sum(0))
+    wanted = 2 * w * (s**2).sum(0) + np.einsum(
+        "bj,bj,bi,j->ij", 2 * s, -2 * t * s, x, (w**2).sum(0)
+    )
 
     @tf.function(jit_compile=jit, autograph=False)
     def by_gradients(x, w):
@@ -143,7 +151,7 @@ def test_a_loss_on_the_jacobian_trains(strategy, jit):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_prepared_jacobian_can_be_differentiated_by_an_eager_tape(strategy):
-    jac = tfjac.prepare(lambda x: x ** 3, strategy=strategy)
+    jac = tfjac.prepare(lambda x: x**3, strategy=strategy)
     x = tf.constant([1.0, 2.0], tf.float64)
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -177,10 +185,10 @@ def test_asking_twice_in_one_graph_returns_the_same_tensor():
 def test_a_jacobian_from_before_a_tape_is_not_handed_to_it():
     @in_graph
     def late_tape(x):
-        tfjac.jacobian(x ** 3, x)
+        tfjac.jacobian(x**3, x)
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = x ** 3
+            y = x**3
             before = tfjac.jacobian(y, x)
             again = tfjac.jacobian(y, x)
             loss = tf.reduce_sum(before + again)
@@ -188,7 +196,7 @@ def test_a_jacobian_from_before_a_tape_is_not_handed_to_it():
 
     @in_graph
     def known_target(x):
-        y = x ** 3
+        y = x**3
         outside = tfjac.jacobian(y, x)
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -205,8 +213,9 @@ def test_a_jacobian_from_before_a_tape_is_not_handed_to_it():
 def test_the_while_loop_graph_does_not_grow_with_the_number_of_rows(strategy):
     def ops(rows):
         w = tf.TensorSpec([4, rows], tf.float32)
-        concrete = in_graph(lambda x, w: tfjac.jacobian(
-            tf.tanh(x @ w), x, strategy)).get_concrete_function(tf.TensorSpec([1, 4]), w)
+        concrete = in_graph(
+            lambda x, w: tfjac.jacobian(tf.tanh(x @ w), x, strategy)
+        ).get_concrete_function(tf.TensorSpec([1, 4]), w)
         definition = concrete.graph.as_graph_def()
         return len(definition.node) + sum(len(f.node_def) for f in definition.library.function)
 
@@ -215,9 +224,9 @@ def test_the_while_loop_graph_does_not_grow_with_the_number_of_rows(strategy):
 
 def test_the_vectorized_graph_does_not_grow_with_the_number_of_rows():
     def ops(rows, chunk):
-        concrete = in_graph(lambda x: tfjac.jacobian(
-            tf.tile(x, [rows]), x, "vectorized", chunk_size=chunk)).get_concrete_function(
-                tf.TensorSpec([1]))
+        concrete = in_graph(
+            lambda x: tfjac.jacobian(tf.tile(x, [rows]), x, "vectorized", chunk_size=chunk)
+        ).get_concrete_function(tf.TensorSpec([1]))
         definition = concrete.graph.as_graph_def()
         return len(definition.node) + sum(len(f.node_def) for f in definition.library.function)
 
@@ -231,8 +240,10 @@ def test_the_vectorized_graph_does_not_grow_with_the_number_of_rows():
 def test_every_chunk_size_gives_the_same(strategy, chunk_size, shape):
     def run(chunk):
         return tf.function(
-            lambda x: tfjac.jacobian(net(x), x, strategy, chunk_size=chunk), autograph=False,
-            input_signature=[tf.TensorSpec(shape, tf.float64)])(array(3, 4))
+            lambda x: tfjac.jacobian(net(x), x, strategy, chunk_size=chunk),
+            autograph=False,
+            input_signature=[tf.TensorSpec(shape, tf.float64)],
+        )(array(3, 4))
 
     np.testing.assert_allclose(run(chunk_size), run(None), rtol=0, atol=1e-13)
 
@@ -250,6 +261,7 @@ def _called(x, w):
     @tf.function
     def inner(z):
         return tf.tanh(z * w) * z
+
     return inner(x) + inner(2.0 * x)
 
 
@@ -274,9 +286,11 @@ def test_a_tape_in_the_graph_sees_through_functions_loops_and_branches(fn, strat
 
     def loss_of(x, w):
         y = fn(tf.sin(x), w)
-        return (tf.reduce_sum(tfjac.jacobian(y, x, strategy) ** 2)
-                + tf.reduce_sum(tfjac.vjp(y, x, tf.ones_like(y)) ** 3)
-                + tf.reduce_sum(tfjac.jvp(y, x, tf.ones_like(x)) ** 3))
+        return (
+            tf.reduce_sum(tfjac.jacobian(y, x, strategy) ** 2)
+            + tf.reduce_sum(tfjac.vjp(y, x, tf.ones_like(y)) ** 3)
+            + tf.reduce_sum(tfjac.jvp(y, x, tf.ones_like(x)) ** 3)
+        )
 
     @in_graph
     def by_tape(x, w):
@@ -290,5 +304,4 @@ def test_a_tape_in_the_graph_sees_through_functions_loops_and_branches(fn, strat
     by_x, by_w = by_tape(x, w)
     np.testing.assert_allclose(by_w, (loss(x, w + h) - loss(x, w - h)) / (2 * h), rtol=1e-7)
     e = np.array([1.0, -1.0]) * h
-    np.testing.assert_allclose(
-        np.dot(by_x, e), (loss(x + e, w) - loss(x - e, w)) / 2, rtol=1e-7)
+    np.testing.assert_allclose(np.dot(by_x, e), (loss(x + e, w) - loss(x - e, w)) / 2, rtol=1e-7)

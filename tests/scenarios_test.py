@@ -22,6 +22,7 @@ def _operator(batch):
 def _in_function(scenario, strategy, batch, jit=False):
     def run(*xs):
         return _operator(batch)(scenario.fn(*xs), list(xs), strategy, **scenario.options)
+
     function = tf.function(run, input_signature=scenario.specs(), jit_compile=jit, autograph=False)
     return [np.asarray(j) for j in function(*map(tf.constant, scenario.inputs))]
 
@@ -34,8 +35,13 @@ def _in_session(scenario, strategy, batch):
 
 
 def _prepared(scenario, strategy, batch):
-    jac = tfjac.prepare(scenario.fn, batch=batch, strategy=strategy,
-                        argnums=range(len(scenario.inputs)), **scenario.options)
+    jac = tfjac.prepare(
+        scenario.fn,
+        batch=batch,
+        strategy=strategy,
+        argnums=range(len(scenario.inputs)),
+        **scenario.options,
+    )
     return [np.asarray(j) for j in jac(*scenario.inputs)]
 
 
@@ -47,7 +53,7 @@ RUNNERS = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _oracle(scenario_name):
     scenario = next(s for s in scenarios.SCENARIOS if s.name == scenario_name)
     return scenario.oracle()
@@ -56,8 +62,7 @@ def _oracle(scenario_name):
 def check_close(found, wanted, tolerance):
     assert found.shape == wanted.shape
     scale = max(1.0, np.abs(wanted).max(initial=0.0))
-    np.testing.assert_allclose(
-        found.astype(wanted.dtype), wanted, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(found.astype(wanted.dtype), wanted, rtol=0, atol=tolerance * scale)
 
 
 def _rows():
@@ -66,8 +71,12 @@ def _rows():
             for mode in scenario.modes:
                 for kind in ("full", "batch") if scenario.batch else ("full",):
                     yield pytest.param(
-                        scenario, strategy, mode, kind,
-                        id=f"{scenario.name}-{strategy}-{mode}-{kind}")
+                        scenario,
+                        strategy,
+                        mode,
+                        kind,
+                        id=f"{scenario.name}-{strategy}-{mode}-{kind}",
+                    )
 
 
 @pytest.mark.parametrize("scenario, strategy, mode, kind", list(_rows()))
@@ -84,8 +93,11 @@ def test_the_jacobian_is_the_oracles_or_is_refused(scenario, strategy, mode, kin
         wanted = scenarios.block_diagonal(full, full.ndim - x.ndim) if batch else full
         check_close(jacobian, wanted, scenario.tolerance)
         y_dtype = target.structured_outputs.dtype.as_numpy_dtype
-        assert jacobian.dtype == np.result_type(wanted.dtype, y_dtype) if (
-            np.iscomplexobj(wanted)) else jacobian.dtype == y_dtype
+        assert (
+            jacobian.dtype == np.result_type(wanted.dtype, y_dtype)
+            if (np.iscomplexobj(wanted))
+            else jacobian.dtype == y_dtype
+        )
 
 
 def test_the_checker_sees_a_planted_error():

@@ -21,8 +21,12 @@ def test_a_variable_is_a_source_also_where_it_is_gathered_or_read_in_a_loop(stra
     def body(x):
         dense = x @ w
         rows = tf.gather(w, [2, 0, 2]) * 2.0
-        looped = tf.while_loop(lambda i, h: i < 2, lambda i, h: (i + 1, h @ w[:2] * 1.0),
-                               (0, dense), maximum_iterations=2)[1]
+        looped = tf.while_loop(
+            lambda i, h: i < 2,
+            lambda i, h: (i + 1, h @ w[:2] * 1.0),
+            (0, dense),
+            maximum_iterations=2,
+        )[1]
         return [tfjac.jacobian(y, w, strategy) for y in (dense, rows, looped)]
 
     x = array(1, 3, seed=4)
@@ -48,9 +52,11 @@ def test_a_variable_read_outside_and_inside_a_body_counts_both(strategy):
 
     def body(x):
         outer = x * w
+
         def branch():
             y = outer * w
             return tfjac.jacobian(y, w, strategy)
+
         return tf.cond(tf.reduce_sum(x) > -100.0, branch, lambda: tf.zeros_like(x))
 
     np.testing.assert_allclose(run(body, tf.constant([1.0, 3.0], tf.float64)), [4.0, 12.0])
@@ -80,7 +86,7 @@ def test_an_intermediate_tensor_is_a_source_beside_what_it_is_made_of(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_structures_nest_targets_outside_and_sources_inside(strategy):
     def body(a, b):
-        ys = {"p": a * b, "q": (tf.reduce_sum(a), b ** 2)}
+        ys = {"p": a * b, "q": (tf.reduce_sum(a), b**2)}
         return tfjac.jacobian(ys, {"a": a, "bs": [b, b]}, strategy)
 
     a, b = array(2), array(2, seed=3)
@@ -117,9 +123,11 @@ def test_none_on_request_in_products_too():
 
 def test_products_sum_over_targets_and_over_sources():
     def body(a, b):
-        ys, xs = [a * b, a ** 2], {"a": a, "b": b}
-        return (tfjac.vjp(ys, xs, [tf.ones_like(a), 2.0 * tf.ones_like(a)]),
-                tfjac.jvp(ys, xs, {"a": tf.ones_like(a), "b": 3.0 * tf.ones_like(b)}))
+        ys, xs = [a * b, a**2], {"a": a, "b": b}
+        return (
+            tfjac.vjp(ys, xs, [tf.ones_like(a), 2.0 * tf.ones_like(a)]),
+            tfjac.jvp(ys, xs, {"a": tf.ones_like(a), "b": 3.0 * tf.ones_like(b)}),
+        )
 
     a, b = array(2), array(2, seed=3)
     pulled, pushed = run(body, tf.constant(a), tf.constant(b))
@@ -136,7 +144,8 @@ def test_a_body_may_differentiate_what_the_graph_around_it_computed(strategy):
         return tf.while_loop(
             lambda i, total: i < 2,
             lambda i, total: (i + 1, total + tfjac.jacobian(y, x, strategy)),
-            (0, tf.zeros([2, 2], x.dtype)))[1]
+            (0, tf.zeros([2, 2], x.dtype)),
+        )[1]
 
     x = array(2)
     np.testing.assert_allclose(run(body, tf.constant(x)), np.diag(2 * np.cos(x)))
@@ -156,7 +165,7 @@ def test_a_finished_graph_can_be_added_to_from_outside(strategy):
 def test_reference_variables_of_tensorflow_1_are_sources():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         w = tf.compat.v1.Variable([1.0, 2.0], use_resource=False)
-        j = tfjac.jacobian(w ** 2, w)
+        j = tfjac.jacobian(w**2, w)
         session.run(tf.compat.v1.global_variables_initializer())
         np.testing.assert_allclose(session.run(j), np.diag([2.0, 4.0]))
 
@@ -190,5 +199,5 @@ def test_a_mirrored_variable_can_be_read():
     strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
     with strategy.scope():
         v = tf.Variable([2.0, 3.0])
-    j = tfjac.prepare(lambda x: x ** 2 * v)(np.array([1.0, -1.0], np.float32))
+    j = tfjac.prepare(lambda x: x**2 * v)(np.array([1.0, -1.0], np.float32))
     np.testing.assert_allclose(j, np.diag([4.0, -6.0]))

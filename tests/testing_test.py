@@ -51,21 +51,39 @@ def test_a_wrong_custom_gradient_is_seen_by_the_difference():
 
 
 def test_another_argument_can_be_the_source():
-    check_jacobian(lambda k, x: x ** k, 3, array(4), argnums=1)
+    check_jacobian(lambda k, x: x**k, 3, array(4), argnums=1)
 
 
-@pytest.mark.parametrize("fn, x", [
-    (lambda x: [x, x], array(2)), (lambda x: tf.cast(x, tf.complex128), array(2)),
-    (lambda x: x, np.array([1, 2]))])
+@pytest.mark.parametrize(
+    "fn, x",
+    [
+        (lambda x: [x, x], array(2)),
+        (lambda x: tf.cast(x, tf.complex128), array(2)),
+        (lambda x: x, np.array([1, 2])),
+    ],
+)
 def test_what_it_cannot_check_is_refused(fn, x):
     with pytest.raises(tfjac.errors.InvalidTypeError):
         check_jacobian(fn, x)
 
 
-@pytest.mark.parametrize("scenario", [
-    s for s in SCENARIOS if len(s.inputs) == 1 and s.inputs[0].dtype == np.float64
-    and s.inputs[0].size and s.name not in (
-        "custom_gradient", "stop_gradient", "real_to_complex", "float32_target_float64_source")],
-    ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        s
+        for s in SCENARIOS
+        if len(s.inputs) == 1
+        and s.inputs[0].dtype == np.float64
+        and s.inputs[0].size
+        and s.name
+        not in (
+            "custom_gradient",
+            "stop_gradient",
+            "real_to_complex",
+            "float32_target_float64_source",
+        )
+    ],
+    ids=lambda s: s.name,
+)
 def test_every_real_scenario_passes(scenario):
     check_jacobian(scenario.fn, scenario.inputs[0], batch=scenario.batch)

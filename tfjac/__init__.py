@@ -1,9 +1,9 @@
 """tfjac: Jacobians of TensorFlow graphs.
 
-    J  = tfjac.jacobian(y, x)             # y.shape + x.shape
-    Jb = tfjac.batch_jacobian(y, x)       # [B] + y.shape[1:] + x.shape[1:]
-    jac = tfjac.prepare(model, batch=True)
-    Jb = jac(x)                           # from eager code; built once
+J  = tfjac.jacobian(y, x)             # y.shape + x.shape
+Jb = tfjac.batch_jacobian(y, x)       # [B] + y.shape[1:] + x.shape[1:]
+jac = tfjac.prepare(model, batch=True)
+Jb = jac(x)                           # from eager code; built once
 """
 
 from tfjac import errors, flags, strategies, testing

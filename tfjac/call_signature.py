@@ -32,12 +32,22 @@ class Call:
       InvalidTypeError: a source or a tensor of the wrong kind.
     """
 
-    def __init__(self, args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int],
-                 input_signature: Sequence[Any] | None):
+    def __init__(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        argnums: Sequence[int],
+        input_signature: Sequence[Any] | None,
+    ):
         if max(argnums) >= len(args):
-            raise errors.InvalidValueError(errors.message(
-                "argnums", f"below the number of positional arguments, {len(args)}",
-                f"{max(argnums)}", "Pass the sources by position."))
+            raise errors.InvalidValueError(
+                errors.message(
+                    "argnums",
+                    f"below the number of positional arguments, {len(args)}",
+                    f"{max(argnums)}",
+                    "Pass the sources by position.",
+                )
+            )
         if input_signature is not None:
             _check_structure(args, input_signature)
         self.tensors: list[tf.Tensor] = []
@@ -48,8 +58,10 @@ class Call:
         for i, arg in enumerate(args):
             signature = None if input_signature is None else input_signature[i]
             specs = tf.nest.flatten(signature) if input_signature else [None] * _leaf_count(arg)
-            keys += [self._take(leaf, spec, i in argnums, f"args[{i}]")
-                     for leaf, spec in zip(tf.nest.flatten(arg), specs)]
+            keys += [
+                self._take(leaf, spec, i in argnums, f"args[{i}]")
+                for leaf, spec in zip(tf.nest.flatten(arg), specs)
+            ]
         keys += [self._take(leaf, None, False, "kwargs") for leaf in tf.nest.flatten(kwargs)]
         self.key: Hashable = (_structure_key(args, kwargs), *keys)
 
@@ -62,27 +74,47 @@ class Call:
     def _take(self, leaf, spec: tf.TensorSpec | None, is_source: bool, argument: str) -> Hashable:
         if isinstance(leaf, _COMPOSITES):
             return self._take_composite(leaf, is_source, argument)
-        if isinstance(leaf, _ARRAYS) or spec is not None or (
-                is_source and isinstance(leaf, (int, float, complex))):
+        if (
+            isinstance(leaf, _ARRAYS)
+            or spec is not None
+            or (is_source and isinstance(leaf, (int, float, complex)))
+        ):
             return self._take_tensor(leaf, spec, is_source, argument)
         if is_source:
-            raise errors.InvalidTypeError(errors.message(
-                argument, "tensors or arrays, as it is a source",
-                f"{leaf!r:.60} of type {type(leaf).__name__}", "Choose the sources by argnums."))
+            raise errors.InvalidTypeError(
+                errors.message(
+                    argument,
+                    "tensors or arrays, as it is a source",
+                    f"{leaf!r:.60} of type {type(leaf).__name__}",
+                    "Choose the sources by argnums.",
+                )
+            )
         return self._take_constant(leaf, argument)
 
     def _take_tensor(self, leaf, spec, is_source, argument) -> Hashable:
-        tensor = leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(
-            leaf, None if spec is None else spec.dtype)
+        tensor = (
+            leaf
+            if isinstance(leaf, tf.Tensor)
+            else tf.convert_to_tensor(leaf, None if spec is None else spec.dtype)
+        )
         if spec is not None and not spec.is_compatible_with(tensor):
-            raise errors.InvalidValueError(errors.message(
-                argument, f"as input_signature says, {spec}",
-                f"shape {tensor.shape} and dtype {tensor.dtype.name}",
-                "Convert it, or widen the signature."))
+            raise errors.InvalidValueError(
+                errors.message(
+                    argument,
+                    f"as input_signature says, {spec}",
+                    f"shape {tensor.shape} and dtype {tensor.dtype.name}",
+                    "Convert it, or widen the signature.",
+                )
+            )
         if is_source and not (tensor.dtype.is_floating or tensor.dtype.is_complex):
-            raise errors.InvalidTypeError(errors.message(
-                argument, "floating or complex, as it is a source", f"dtype {tensor.dtype.name}",
-                "Cast it first, or choose the sources by argnums."))
+            raise errors.InvalidTypeError(
+                errors.message(
+                    argument,
+                    "floating or complex, as it is a source",
+                    f"dtype {tensor.dtype.name}",
+                    "Cast it first, or choose the sources by argnums.",
+                )
+            )
         self.tensors.append(tensor)
         self._rebuilders.append(next)
         if spec is not None:
@@ -95,24 +127,37 @@ class Call:
 
     def _take_composite(self, leaf, is_source, argument) -> Hashable:
         if is_source:
-            raise errors.InvalidTypeError(errors.message(
-                argument, "dense tensors, as it is a source", f"a {type(leaf).__name__}",
-                "Differentiate by its values and rebuild it in the function."))
+            raise errors.InvalidTypeError(
+                errors.message(
+                    argument,
+                    "dense tensors, as it is a source",
+                    f"a {type(leaf).__name__}",
+                    "Differentiate by its values and rebuild it in the function.",
+                )
+            )
         spec = tf.type_spec_from_value(leaf)
         parts = tf.nest.flatten(leaf, expand_composites=True)
         self.tensors += parts
         self.specs += [tf.TensorSpec(part.shape, part.dtype) for part in parts]
-        self._rebuilders.append(lambda remaining: tf.nest.pack_sequence_as(
-            spec, [next(remaining) for _ in parts], expand_composites=True))
+        self._rebuilders.append(
+            lambda remaining: tf.nest.pack_sequence_as(
+                spec, [next(remaining) for _ in parts], expand_composites=True
+            )
+        )
         return spec
 
     def _take_constant(self, leaf, argument) -> Hashable:
         try:
             hash(leaf)
         except TypeError:
-            raise errors.InvalidTypeError(errors.message(
-                argument, "a tensor, an array or hashable", f"a {type(leaf).__name__}",
-                "Bind it in the function instead.")) from None
+            raise errors.InvalidTypeError(
+                errors.message(
+                    argument,
+                    "a tensor, an array or hashable",
+                    f"a {type(leaf).__name__}",
+                    "Bind it in the function instead.",
+                )
+            ) from None
         self._rebuilders.append(lambda remaining: leaf)
         return type(leaf), leaf
 
@@ -121,9 +166,14 @@ def _check_structure(args, input_signature) -> None:
     try:
         tf.nest.assert_same_structure(tuple(args), tuple(input_signature), check_types=False)
     except (ValueError, TypeError):
-        raise errors.InvalidValueError(errors.message(
-            "args", f"as input_signature says, {input_signature}", f"{len(args)} arguments of "
-            "another structure", "Pass one argument for each element of the signature.")) from None
+        raise errors.InvalidValueError(
+            errors.message(
+                "args",
+                f"as input_signature says, {input_signature}",
+                f"{len(args)} arguments of another structure",
+                "Pass one argument for each element of the signature.",
+            )
+        ) from None
 
 
 def _leaf_count(arg) -> int:

@@ -79,16 +79,31 @@ def prepare(
              [0., 4.]])
     """
     if not callable(fn):
-        raise errors.InvalidTypeError(errors.message(
-            "fn", "callable", f"{fn!r:.60} of type {type(fn).__name__}",
-            "For tensors of a graph use tfjac.jacobian(y, x)."))
+        raise errors.InvalidTypeError(
+            errors.message(
+                "fn",
+                "callable",
+                f"{fn!r:.60} of type {type(fn).__name__}",
+                "For tensors of a graph use tfjac.jacobian(y, x).",
+            )
+        )
     shapes.check_chunk_size(chunk_size)
     planning.check_strategy(strategy, chunk_size)
     problems.zeros_wanted(unconnected_gradients)
-    return JacobianFunction(fn, Options(
-        batch, strategy, _checked_argnums(argnums), chunk_size, jit_compile, device,
-        None if input_signature is None else tuple(input_signature), unconnected_gradients,
-        holomorphic))
+    return JacobianFunction(
+        fn,
+        Options(
+            batch,
+            strategy,
+            _checked_argnums(argnums),
+            chunk_size,
+            jit_compile,
+            device,
+            None if input_signature is None else tuple(input_signature),
+            unconnected_gradients,
+            holomorphic,
+        ),
+    )
 
 
 class JacobianFunction:
@@ -152,9 +167,16 @@ class JacobianFunction:
 
         def traced(*tensors):
             ys, call_args = self._values(call, tensors)
-            texts.extend(plan.explain() for plan in jacobians.plan(
-                ys, self._sources(call_args), self._options.batch, self._options.strategy,
-                self._options.chunk_size))
+            texts.extend(
+                plan.explain()
+                for plan in jacobians.plan(
+                    ys,
+                    self._sources(call_args),
+                    self._options.batch,
+                    self._options.strategy,
+                    self._options.chunk_size,
+                )
+            )
 
         self._compiled(traced).get_concrete_function(*call.specs)
         return "\n\n".join(texts)
@@ -185,7 +207,8 @@ class JacobianFunction:
         with self._on_device():
             concrete = self._cache.get(
                 (call.key, with_value),
-                lambda: self._function(call, with_value).get_concrete_function(*call.specs))
+                lambda: self._function(call, with_value).get_concrete_function(*call.specs),
+            )
             return tf_internals.call_concrete(concrete, call.tensors)
 
     def _function(self, call: Call, with_value: bool):
@@ -197,17 +220,20 @@ class JacobianFunction:
             with self._on_device():
                 ys, call_args = self._values(call, tensors)
                 jacobian = operator(
-                    ys, self._sources(call_args), options.strategy, chunk_size=options.chunk_size,
+                    ys,
+                    self._sources(call_args),
+                    options.strategy,
+                    chunk_size=options.chunk_size,
                     unconnected_gradients=options.unconnected_gradients,
-                    holomorphic=options.holomorphic)
+                    holomorphic=options.holomorphic,
+                )
             return (ys, jacobian) if with_value else jacobian
 
         return self._compiled(traced)
 
     def _compiled(self, traced: Callable[..., Any]):
         # Only the user's function is converted: AutoGraph would put its trace before our errors.
-        return tf.function(
-            traced, autograph=False, jit_compile=self._options.jit_compile or None)
+        return tf.function(traced, autograph=False, jit_compile=self._options.jit_compile or None)
 
     def _values(self, call: Call, tensors) -> tuple[Nested, Sequence[Nested]]:
         """Returns what the function gives for `tensors`, and its arguments made of them."""
@@ -217,8 +243,12 @@ class JacobianFunction:
 
     def _call(self, args, kwargs) -> Call:
         argnums = self._options.argnums
-        return Call(args, kwargs, (argnums,) if isinstance(argnums, int) else argnums,
-                    self._options.input_signature)
+        return Call(
+            args,
+            kwargs,
+            (argnums,) if isinstance(argnums, int) else argnums,
+            self._options.input_signature,
+        )
 
     def _sources(self, args: Sequence[Nested]) -> Nested:
         argnums = self._options.argnums
@@ -235,12 +265,18 @@ class JacobianFunction:
 def _checked_argnums(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not numbers or not all(type(i) is int and i >= 0 for i in numbers):
-        raise errors.InvalidValueError(errors.message(
-            "argnums", "the index of a positional argument, from 0, or several of them",
-            repr(argnums), "Name at least one."))
+        raise errors.InvalidValueError(
+            errors.message(
+                "argnums",
+                "the index of a positional argument, from 0, or several of them",
+                repr(argnums),
+                "Name at least one.",
+            )
+        )
     if len(set(numbers)) < len(numbers):
-        raise errors.InvalidValueError(errors.message(
-            "argnums", "distinct", repr(argnums), "Name each argument once."))
+        raise errors.InvalidValueError(
+            errors.message("argnums", "distinct", repr(argnums), "Name each argument once.")
+        )
     return argnums if isinstance(argnums, int) else numbers
 
 
@@ -249,15 +285,21 @@ def _as_graph_tensor(y: Any) -> Any:
     if isinstance(y, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
         return y  # the graph functions say what they think of it
     if y is None:
-        raise errors.InvalidTypeError(errors.message(
-            "fn", "a function that returns tensors", "None", "Return the target from it."))
+        raise errors.InvalidTypeError(
+            errors.message(
+                "fn", "a function that returns tensors", "None", "Return the target from it."
+            )
+        )
     y = tf.convert_to_tensor(y)
     return y if tf.is_symbolic_tensor(y) else tf.identity(y)
 
 
 def _any_symbolic(args, kwargs) -> bool:
-    return any(tf.is_symbolic_tensor(leaf) for leaf in
-               tf.nest.flatten((args, kwargs), expand_composites=True) if tf.is_tensor(leaf))
+    return any(
+        tf.is_symbolic_tensor(leaf)
+        for leaf in tf.nest.flatten((args, kwargs), expand_composites=True)
+        if tf.is_tensor(leaf)
+    )
 
 
 def _check_device(device: str) -> None:
@@ -268,8 +310,14 @@ def _check_device(device: str) -> None:
         wanted = None
     # Merging fills in what the short name leaves out: "/CPU:1" names one of several full names.
     if wanted is None or not any(
-            tf.DeviceSpec.from_string(name).make_merged_spec(wanted).to_string() == name
-            for name in known):
-        raise errors.InvalidValueError(errors.message(
-            "device", "a device of this machine: " + ", ".join(known), repr(device),
-            "Leave it out to let TensorFlow place the ops."))
+        tf.DeviceSpec.from_string(name).make_merged_spec(wanted).to_string() == name
+        for name in known
+    ):
+        raise errors.InvalidValueError(
+            errors.message(
+                "device",
+                "a device of this machine: " + ", ".join(known),
+                repr(device),
+                "Leave it out to let TensorFlow place the ops.",
+            )
+        )

@@ -57,23 +57,43 @@ def define(
     where: dict[str, Any] = {"flag_values": flag_values}
     try:
         flags.DEFINE_enum(
-            prefix + "strategy", strategy, [*strategies.names(), *other_strategies],
-            "How to build the Jacobian.", **where)
+            prefix + "strategy",
+            strategy,
+            [*strategies.names(), *other_strategies],
+            "How to build the Jacobian.",
+            **where,
+        )
         flags.DEFINE(
-            _ChunkSizeParser(), prefix + "chunk_size", "auto",
-            'Rows or columns per pass: a number, "auto", or "none" for all at once.', **where)
+            _ChunkSizeParser(),
+            prefix + "chunk_size",
+            "auto",
+            'Rows or columns per pass: a number, "auto", or "none" for all at once.',
+            **where,
+        )
         flags.DEFINE_bool(prefix + "jit_compile", False, "Compile with XLA.", **where)
         flags.DEFINE_string(
-            prefix + "device", None,
+            prefix + "device",
+            None,
             "Where to evaluate, as /CPU:0 or /GPU:0. Default: a GPU where one is visible, else "
-            "the CPU.", **where)
+            "the CPU.",
+            **where,
+        )
         flags.DEFINE_enum(
-            prefix + "unconnected_gradients", "zero", ["zero", "none"],
-            "What an unconnected pair gives: zeros, or None.", **where)
+            prefix + "unconnected_gradients",
+            "zero",
+            ["zero", "none"],
+            "What an unconnected pair gives: zeros, or None.",
+            **where,
+        )
     except flags.DuplicateFlagError as error:
-        raise errors.InvalidValueError(errors.message(
-            "prefix", "such that no flag exists twice", repr(prefix),
-            f"Choose another prefix. {error}")) from None
+        raise errors.InvalidValueError(
+            errors.message(
+                "prefix",
+                "such that no flag exists twice",
+                repr(prefix),
+                f"Choose another prefix. {error}",
+            )
+        ) from None
 
 
 def options(prefix: str = "", *, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:

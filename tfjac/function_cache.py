@@ -61,8 +61,9 @@ class Cache:
     def info(self) -> CacheInfo:
         """Returns the statistics."""
         with self._lock:
-            return CacheInfo(self._hits, self._misses, self._maxsize, len(self._entries),
-                             self._build_seconds)
+            return CacheInfo(
+                self._hits, self._misses, self._maxsize, len(self._entries), self._build_seconds
+            )
 
     def clear(self) -> None:
         """Drops the entries and resets the statistics."""
@@ -99,4 +100,5 @@ def _forget(owner_id: int) -> Callable[[Any], None]:
     def forget(_) -> None:
         with _lock:
             _by_owner.pop(owner_id, None)
+
     return forget

@@ -29,7 +29,7 @@ def memoized(key: Hashable, build: Callable[[], T]) -> T:
 
 
 def memoized_unless_recording(key: Hashable, build: Callable[[], T]) -> T:
-    """Like `memoized`, but builds anew under a tape, which sees only ops made while it is active."""
+    """Like `memoized`, but builds anew under a tape: it sees only ops made while it is active."""
     if tf_internals.is_recording():
         return build()
     return memoized(key, build)

@@ -63,8 +63,9 @@ def jacobian(
       array([[2., 0.],
              [0., 4.]], dtype=float32)
     """
-    return _operate(ys, xs, False, strategy, chunk_size, unconnected_gradients, holomorphic,
-                    name or "jacobian")
+    return _operate(
+        ys, xs, False, strategy, chunk_size, unconnected_gradients, holomorphic, name or "jacobian"
+    )
 
 
 @tf.autograph.experimental.do_not_convert
@@ -114,13 +115,22 @@ def batch_jacobian(
       array([[2., 4.],
              [6., 8.]], dtype=float32)
     """
-    return _operate(ys, xs, True, strategy, chunk_size, unconnected_gradients, holomorphic,
-                    name or "batch_jacobian")
+    return _operate(
+        ys,
+        xs,
+        True,
+        strategy,
+        chunk_size,
+        unconnected_gradients,
+        holomorphic,
+        name or "batch_jacobian",
+    )
 
 
 @tf.autograph.experimental.do_not_convert
-def value_and_jacobian(ys: Nested, xs: Nested, strategy: str | Strategy = "auto",
-                       **options) -> tuple[Nested, Nested]:
+def value_and_jacobian(
+    ys: Nested, xs: Nested, strategy: str | Strategy = "auto", **options
+) -> tuple[Nested, Nested]:
     """Returns `(ys, jacobian(ys, xs, strategy, **options))`.
 
     The value is evaluated once for both: shapes `y.shape` and `y.shape + x.shape`.
@@ -152,8 +162,9 @@ def value_and_jacobian(ys: Nested, xs: Nested, strategy: str | Strategy = "auto"
 
 
 @tf.autograph.experimental.do_not_convert
-def value_and_batch_jacobian(ys: Nested, xs: Nested, strategy: str | Strategy = "auto",
-                             **options) -> tuple[Nested, Nested]:
+def value_and_batch_jacobian(
+    ys: Nested, xs: Nested, strategy: str | Strategy = "auto", **options
+) -> tuple[Nested, Nested]:
     """Returns `(ys, batch_jacobian(ys, xs, strategy, **options))`.
 
     The value is evaluated once for both: shapes `[B, ...]` and
@@ -186,8 +197,13 @@ def value_and_batch_jacobian(ys: Nested, xs: Nested, strategy: str | Strategy = 
 
 
 @tf.autograph.experimental.do_not_convert
-def plan(ys: Nested, xs: Nested, batch: bool = False, strategy: str | Strategy = "auto",
-         chunk_size: int | str | None = "auto") -> list[planning.Plan]:
+def plan(
+    ys: Nested,
+    xs: Nested,
+    batch: bool = False,
+    strategy: str | Strategy = "auto",
+    chunk_size: int | str | None = "auto",
+) -> list[planning.Plan]:
     """Returns, for each target of `ys`, the plan that `jacobian` or `batch_jacobian` follows.
 
     Args:
@@ -229,8 +245,9 @@ class _Options:
 
 def _operate(ys, xs, batch, strategy, chunk_size, unconnected_gradients, holomorphic, name):
     _check_options(strategy, chunk_size)
-    options = _Options(strategy, chunk_size, holomorphic,
-                       problems.zeros_wanted(unconnected_gradients))
+    options = _Options(
+        strategy, chunk_size, holomorphic, problems.zeros_wanted(unconnected_gradients)
+    )
     flat_xs = tf.nest.flatten(xs)
     results = []
     with problems.building(tf.nest.flatten(ys), "ys", name) as targets:
@@ -238,8 +255,12 @@ def _operate(ys, xs, batch, strategy, chunk_size, unconnected_gradients, holomor
             problem = problems.problem(y, flat_xs, batch)
             _check_complex(problem, holomorphic)
             key = ("jacobian", y.ref(), *(s.value.ref() for s in problem.sources), batch, options)
-            by_source = graph_memo.memoized_unless_recording(key, functools.partial(
-                tapes.recorded, functools.partial(_by_source, problem, options), y, problem.ops))
+            by_source = graph_memo.memoized_unless_recording(
+                key,
+                functools.partial(
+                    tapes.recorded, functools.partial(_by_source, problem, options), y, problem.ops
+                ),
+            )
             row = [by_source[i] for i in problems.positions(problem, flat_xs)]
             results.append(tf.nest.pack_sequence_as(xs, row))
     return tf.nest.pack_sequence_as(ys, results)
@@ -253,14 +274,24 @@ def _check_options(strategy: str | Strategy, chunk_size: int | str | None) -> No
 def _check_complex(problem: Problem, holomorphic: bool) -> None:
     both = problem.y.dtype.is_complex and any(s.dtype.is_complex for s in problem.sources)
     if both and not holomorphic:
-        raise errors.InvalidValueError(errors.message(
-            "holomorphic", "True where target and source are complex",
-            f"target {problem.y.name!r} of dtype {problem.y.dtype.name}",
-            "Pass holomorphic=True if dy/dx exists, else differentiate real and imaginary parts."))
+        raise errors.InvalidValueError(
+            errors.message(
+                "holomorphic",
+                "True where target and source are complex",
+                f"target {problem.y.name!r} of dtype {problem.y.dtype.name}",
+                "Pass holomorphic=True if dy/dx exists, else differentiate its real and imaginary "
+                "parts.",
+            )
+        )
     if holomorphic and not both:
-        raise errors.InvalidValueError(errors.message(
-            "holomorphic", "False unless target and source are complex",
-            f"target {problem.y.name!r} of dtype {problem.y.dtype.name}", "Leave it out."))
+        raise errors.InvalidValueError(
+            errors.message(
+                "holomorphic",
+                "False unless target and source are complex",
+                f"target {problem.y.name!r} of dtype {problem.y.dtype.name}",
+                "Leave it out.",
+            )
+        )
 
 
 def _by_source(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
@@ -276,8 +307,10 @@ def _by_source(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
 
 
 def _complex_by_real(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
-    parts = [_solve(dataclasses.replace(problem, y=part(problem.y)), options)
-             for part in (tf.math.real, tf.math.imag)]
+    parts = [
+        _solve(dataclasses.replace(problem, y=part(problem.y)), options)
+        for part in (tf.math.real, tf.math.imag)
+    ]
     return [None if real is None else tf.complex(real, imag) for real, imag in zip(*parts)]
 
 
@@ -285,8 +318,7 @@ def _solve(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
     if not problem.ops and problem.y.ref() not in [s.value.ref() for s in problem.sources]:
         return [None] * len(problem.sources)
     if problem.y.shape.num_elements() == 0:
-        return [tf.zeros(base.jacobian_shape(problem, s), problem.y.dtype)
-                for s in problem.sources]
+        return [tf.zeros(base.jacobian_shape(problem, s), problem.y.dtype) for s in problem.sources]
     return planning.choose(problem, options.strategy, options.chunk_size).strategy.build(problem)
 
 

@@ -40,8 +40,10 @@ class Answer:
             return f"{name} refused: {self.support.reason}"
         passes = "unknown" if self.cost.passes is None else self.cost.passes
         chunk = "all" if self.cost.chunk_size is None else self.cost.chunk_size
-        return (f"{name} score {self.score:.1f}: passes {passes}, at once {chunk}, work "
-                f"{self.cost.work:.1f}, about {self.cost.graph_ops} graph ops")
+        return (
+            f"{name} score {self.score:.1f}: passes {passes}, at once {chunk}, work "
+            f"{self.cost.work:.1f}, about {self.cost.graph_ops} graph ops"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +85,8 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
         refusals = "; ".join(f"{a.strategy.name}: {a.support.reason}" for a in answers)
         raise errors.UnsupportedError(
             f"no strategy can build this Jacobian ({_title(problem)}). {refusals}. "
-            'Use strategy="auto" or another one.')
+            'Use strategy="auto" or another one.'
+        )
     best = min(willing, key=lambda answer: answer.score)
     return Plan(best.strategy, answers, _title(problem))
 
@@ -98,20 +101,35 @@ def _candidates(strategy: str | Strategy, chunk_size: int | str | None) -> list[
         return [_with_chunk_size(s, chunk_size) for s in STRATEGIES]
     if not isinstance(strategy, str):
         if not all(hasattr(strategy, name) for name in ("name", "supports", "cost", "build")):
-            raise errors.InvalidTypeError(errors.message(
-                "strategy", "a name or an object with name, supports, cost and build",
-                repr(strategy), f"The names are {', '.join(names())}."))
+            raise errors.InvalidTypeError(
+                errors.message(
+                    "strategy",
+                    "a name or an object with name, supports, cost and build",
+                    repr(strategy),
+                    f"The names are {', '.join(names())}.",
+                )
+            )
         found = strategy
     else:
         found = next((s for s in STRATEGIES if s.name == strategy), None)
     if found is None:
-        raise errors.InvalidValueError(errors.message(
-            "strategy", "one of " + ", ".join(names()), repr(strategy),
-            "Choose one of these, or pass a strategy of your own."))
+        raise errors.InvalidValueError(
+            errors.message(
+                "strategy",
+                "one of " + ", ".join(names()),
+                repr(strategy),
+                "Choose one of these, or pass a strategy of your own.",
+            )
+        )
     if isinstance(chunk_size, int) and not hasattr(found, "chunk_size"):
-        raise errors.InvalidValueError(errors.message(
-            "chunk_size", f'"auto" or None with strategy {found.name!r}, which carries one row at '
-            "a time", str(chunk_size), "Leave it out, or use a strategy that carries several."))
+        raise errors.InvalidValueError(
+            errors.message(
+                "chunk_size",
+                f'"auto" or None with strategy {found.name!r}, which carries one row at a time',
+                str(chunk_size),
+                "Leave it out, or use a strategy that carries several.",
+            )
+        )
     return [_with_chunk_size(found, chunk_size)]
 
 

@@ -63,9 +63,11 @@ def check_example_counts(wanted: Problem) -> list[tf.Operation]:
     y = wanted.y
     return [
         tf.debugging.assert_equal(
-            tf.shape(y)[0], tf.shape(source.value)[0],
+            tf.shape(y)[0],
+            tf.shape(source.value)[0],
             message=f"batch_jacobian: `ys` {y.name!r} and `xs` {source.value.name!r} must have "
-                    "as many examples on their first axis. Use jacobian where they have not.")
+            "as many examples on their first axis. Use jacobian where they have not.",
+        )
         for source in wanted.sources
         if y.shape[:1] != source.shape[:1] or not y.shape[:1].is_fully_defined()
     ]
@@ -76,24 +78,40 @@ def zeros_wanted(unconnected_gradients: str | tf.UnconnectedGradients) -> bool:
     try:
         return tf.UnconnectedGradients(unconnected_gradients) == tf.UnconnectedGradients.ZERO
     except ValueError:
-        raise errors.InvalidValueError(errors.message(
-            "unconnected_gradients", '"zero" or "none"', repr(unconnected_gradients),
-            "Choose zeros of the right shape, or None as TensorFlow does.")) from None
+        raise errors.InvalidValueError(
+            errors.message(
+                "unconnected_gradients",
+                '"zero" or "none"',
+                repr(unconnected_gradients),
+                "Choose zeros of the right shape, or None as TensorFlow does.",
+            )
+        ) from None
 
 
 def _check_example_axes(y: tf.Tensor, sources: Sequence[Source]) -> None:
     if y.shape.rank == 0:
-        raise errors.InvalidValueError(errors.message(
-            "ys", "of rank 1 or more, examples first", f"the scalar {y.name!r}", "Use jacobian."))
+        raise errors.InvalidValueError(
+            errors.message(
+                "ys", "of rank 1 or more, examples first", f"the scalar {y.name!r}", "Use jacobian."
+            )
+        )
     for source in sources:
         got = f"{source.value.name!r} of shape {source.shape}"
         if isinstance(source.value, tf.Variable):
-            raise errors.InvalidValueError(errors.message(
-                "xs", "tensors with an example axis", f"the variable {got}", "Use jacobian."))
+            raise errors.InvalidValueError(
+                errors.message(
+                    "xs", "tensors with an example axis", f"the variable {got}", "Use jacobian."
+                )
+            )
         if source.shape.rank == 0 or not source.shape[:1].is_compatible_with(y.shape[:1]):
-            raise errors.InvalidValueError(errors.message(
-                "xs", f"of as many examples, on the first axis, as the target of shape {y.shape}",
-                got, "Use jacobian where x has no example axis."))
+            raise errors.InvalidValueError(
+                errors.message(
+                    "xs",
+                    f"of as many examples, on the first axis, as the target of shape {y.shape}",
+                    got,
+                    "Use jacobian where x has no example axis.",
+                )
+            )
 
 
 def _is_being_built(graph: tf.Graph) -> bool:

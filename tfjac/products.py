@@ -12,9 +12,14 @@ from tfjac.strategies import Problem
 
 
 @tf.autograph.experimental.do_not_convert
-def vjp(ys: Nested, xs: Nested, cotangents: Nested, *,
-        unconnected_gradients: str | tf.UnconnectedGradients = "zero",
-        name: str | None = None) -> Nested:
+def vjp(
+    ys: Nested,
+    xs: Nested,
+    cotangents: Nested,
+    *,
+    unconnected_gradients: str | tf.UnconnectedGradients = "zero",
+    name: str | None = None,
+) -> Nested:
     """Returns the vector-Jacobian product J^T u, one tensor of x's shape for each source.
 
     Sums over the targets where there are several. For complex tensors it is TensorFlow's gradient,
@@ -59,9 +64,14 @@ def vjp(ys: Nested, xs: Nested, cotangents: Nested, *,
 
 
 @tf.autograph.experimental.do_not_convert
-def jvp(ys: Nested, xs: Nested, tangents: Nested, *,
-        unconnected_gradients: str | tf.UnconnectedGradients = "zero",
-        name: str | None = None) -> Nested:
+def jvp(
+    ys: Nested,
+    xs: Nested,
+    tangents: Nested,
+    *,
+    unconnected_gradients: str | tf.UnconnectedGradients = "zero",
+    name: str | None = None,
+) -> Nested:
     """Returns the Jacobian-vector product J v, one tensor of y's shape for each target.
 
     Sums over the sources where there are several: the derivative of ys along all tangents.
@@ -98,8 +108,11 @@ def jvp(ys: Nested, xs: Nested, tangents: Nested, *,
         for y in targets:
             problem = problems.problem(y, flat_xs, False)
             if len(problem.sources) < len(flat_xs):
-                raise errors.InvalidValueError(errors.message(
-                    "xs", "distinct sources", "one source twice", "Add up its tangents."))
+                raise errors.InvalidValueError(
+                    errors.message(
+                        "xs", "distinct sources", "one source twice", "Add up its tangents."
+                    )
+                )
             vectors = _matching("tangents", tangents, xs, [s.value for s in problem.sources])
             (dy,) = _applied(sweeps.pushforward, problem, vectors)
             pushed.append(tf.zeros_like(y) if dy is None and zeros else dy)
@@ -107,8 +120,9 @@ def jvp(ys: Nested, xs: Nested, tangents: Nested, *,
 
 
 def _applied(linear_map, problem: Problem, vectors) -> list[tf.Tensor | None]:
-    return tapes.recorded(lambda: linear_map(problem.y, problem.sources)(*vectors),
-                          problem.y, problem.ops, vectors)
+    return tapes.recorded(
+        lambda: linear_map(problem.y, problem.sources)(*vectors), problem.y, problem.ops, vectors
+    )
 
 
 def _matching(argument: str, vectors: Nested, structure: Nested, tensors) -> list[tf.Tensor]:
@@ -116,9 +130,11 @@ def _matching(argument: str, vectors: Nested, structure: Nested, tensors) -> lis
     try:
         tf.nest.assert_same_structure(structure, vectors, check_types=False)
     except (ValueError, TypeError) as error:
-        raise errors.InvalidValueError(errors.message(
-            argument, "of the same structure as what it is for", "another structure",
-            str(error))) from None
+        raise errors.InvalidValueError(
+            errors.message(
+                argument, "of the same structure as what it is for", "another structure", str(error)
+            )
+        ) from None
     return [_match(argument, v, t) for v, t in zip(tf.nest.flatten(vectors), tensors)]
 
 
@@ -126,15 +142,19 @@ def _match(argument: str, vector, tensor) -> tf.Tensor:
     wanted = f"of shape {tensor.shape} and dtype {tensor.dtype.base_dtype.name}, as {tensor.name!r}"
     given = getattr(vector, "dtype", None)
     if isinstance(vector, (tf.Tensor, tf.Variable)) and vector.dtype != tensor.dtype.base_dtype:
-        raise errors.InvalidTypeError(errors.message(argument, wanted, f"dtype {given.name}", "Cast it first."))
+        raise errors.InvalidTypeError(
+            errors.message(argument, wanted, f"dtype {given.name}", "Cast it first.")
+        )
     vector = tf.convert_to_tensor(vector, tensor.dtype.base_dtype)
     if not vector.shape.is_compatible_with(tensor.shape):
-        raise errors.InvalidValueError(errors.message(
-            argument, wanted, f"shape {vector.shape}", "Give one entry for each entry of it."))
+        raise errors.InvalidValueError(
+            errors.message(
+                argument, wanted, f"shape {vector.shape}", "Give one entry for each entry of it."
+            )
+        )
     return vector
 
 
 def _sum(parts: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
     found = [part for part in parts if part is not None]
     return tf.add_n(found) if found else None
-

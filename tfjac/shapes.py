@@ -1,4 +1,4 @@
-"""Static and dynamic shape arithmetic, and the checks of arguments that need nothing else.
+"""Static and dynamic shape arithmetic, and the check of chunk_size.
 
 A *shape* here is a list of ints and int32 scalars where the rank is known, and a rank-1 int32
 tensor where it is not. Static sizes stay Python ints, so that graphs keep as few ops as possible.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Union
 
 import tensorflow as tf
 
 from tfjac import errors
 
-Size = Union[int, tf.Tensor]
-Shape = Union[Sequence[Size], tf.Tensor]
+Size = int | tf.Tensor
+Shape = Sequence[Size] | tf.Tensor
 
 
 def shape_of(tensor: tf.Tensor) -> Shape:
@@ -62,11 +61,20 @@ def check_chunk_size(chunk_size: int | str | None) -> None:
     if chunk_size is None or chunk_size == "auto":
         return
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
-        raise errors.InvalidTypeError(errors.message(
-            "chunk_size", 'an int, None or "auto"', repr(chunk_size),
-            "Give the number of rows or columns to carry in one pass."))
+        raise errors.InvalidTypeError(
+            errors.message(
+                "chunk_size",
+                'an int, None or "auto"',
+                repr(chunk_size),
+                "Give the number of rows or columns to carry in one pass.",
+            )
+        )
     if chunk_size < 1:
-        raise errors.InvalidValueError(errors.message(
-            "chunk_size", "at least 1", str(chunk_size),
-            "Give the number of rows or columns to carry in one pass."))
-
+        raise errors.InvalidValueError(
+            errors.message(
+                "chunk_size",
+                "at least 1",
+                str(chunk_size),
+                "Give the number of rows or columns to carry in one pass.",
+            )
+        )

@@ -78,6 +78,7 @@ def pullback(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
 
     For complex tensors this is TensorFlow's gradient, the adjoint.
     """
+
     def run(cotangent):
         pulled = iter(_gradients([y], _tensors(sources), [cotangent]))
         per_source = [[next(pulled) for _ in source.tensors] for source in sources]
@@ -94,11 +95,16 @@ def pushforward(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
     Cost: two reverse passes to construct; of the first, only what the second reads is evaluated.
     Reference: J. Townsend, "A new trick for calculating Jacobian vector products", 2017.
     """
+
     def run(*tangents):
         anything = tf.zeros_like(y)
         pulled = iter(_gradients([y], _tensors(sources), [anything]))
-        pairs = [(p, tangent) for source, tangent in zip(sources, tangents)
-                 for p in itertools.islice(pulled, len(source.tensors)) if p is not None]
+        pairs = [
+            (p, tangent)
+            for source, tangent in zip(sources, tangents)
+            for p in itertools.islice(pulled, len(source.tensors))
+            if p is not None
+        ]
         if not pairs:
             return [None]
         for p, _ in pairs:
@@ -144,11 +150,15 @@ def map_vectorized(
         # Chunks of even size, so that at most one row per chunk is computed in vain.
         chunks = -(-count // chunk_size)
         even = -(-count // chunks)
-        specs = [tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None,
-                               spec.dtype) for spec in _specs(linear_map)]
+        specs = [
+            tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None, spec.dtype)
+            for spec in _specs(linear_map)
+        ]
         if isinstance(even, int):
-            specs = [tf.TensorSpec([even, *s.shape[1:]] if s.shape.rank else None, s.dtype)
-                     for s in specs]
+            specs = [
+                tf.TensorSpec([even, *s.shape[1:]] if s.shape.rank else None, s.dtype)
+                for s in specs
+            ]
         stacks = _stack_in_loop(chunks, lambda i: chunk(i * even + tf.range(even)), specs)
     flat = [tf.reshape(s, shapes.join([chunks * even], shapes.shape_of(s[0])[1:])) for s in stacks]
     return _first(flat, size)
@@ -163,7 +173,8 @@ def _stack_in_loop(count: shapes.Size, step, specs: Sequence[tf.TensorSpec]) -> 
 
     # The bound lets XLA differentiate the loop.
     _, arrays = tf.while_loop(
-        lambda i, _: i < count, body, (tf.constant(0), arrays), maximum_iterations=count)
+        lambda i, _: i < count, body, (tf.constant(0), arrays), maximum_iterations=count
+    )
     return [array.stack() for array in arrays]
 
 
@@ -228,7 +239,8 @@ def _missing_gradients_named() -> Iterator[None]:
         raise errors.UnsupportedError(
             f"op {found[1]!r} of type {found[2]} has no gradient in TensorFlow, and is needed to "
             "carry the derivative. Wrap the computation in tf.custom_gradient, or use a reverse "
-            "strategy where only forward mode needs it.") from None
+            "strategy where only forward mode needs it."
+        ) from None
 
 
 # TensorFlow only logs a fallback, and inside a called function only as a debug message. The level
@@ -261,4 +273,6 @@ def _loop_fallbacks_reported() -> Iterator[None]:
         warnings.warn(
             f"tf.vectorized_map runs these ops once per row, in a loop: {', '.join(sorted(types))}."
             " The result is right, but slower than a map without them.",
-            errors.LoopFallbackWarning, stacklevel=2)
+            errors.LoopFallbackWarning,
+            stacklevel=2,
+        )

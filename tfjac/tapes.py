@@ -49,7 +49,8 @@ def recorded(
 
     if outputs:
         tf_internals.record_operation(
-            "Jacobian", outputs, [_as_watched(t) for t in inputs], backward)
+            "Jacobian", outputs, [_as_watched(t) for t in inputs], backward
+        )
     return results
 
 

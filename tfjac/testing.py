@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def check_jacobian(
     x = args[argnums]
 
     def of_source(v):
-        return fn(*args[:argnums], v, *args[argnums + 1:])
+        return fn(*args[:argnums], v, *args[argnums + 1 :])
 
     evaluate = tf.function(of_source).get_concrete_function(tf.TensorSpec(x.shape, x.dtype))
     pull = tf.function(lambda v, u: products.vjp(of_source(v), v, u))
@@ -82,29 +82,37 @@ def check_jacobian(
     for number in range(projections):
         u, v = (random.standard_normal(t.shape.as_list()) for t in (y, x))
         jv = _times(matrix, v, batch).reshape(u.shape)
-        ahead, behind = (_float64(evaluate(tf.cast(_float64(x) + h * v, x.dtype)))
-                         for h in (step, -step))
+        ahead, behind = (
+            _float64(evaluate(tf.cast(_float64(x) + h * v, x.dtype))) for h in (step, -step)
+        )
         scale = np.sum(np.abs(u * jv)) + np.sum(np.abs(u * _float64(y)))
         pulled = _float64(pull(x, tf.cast(u, y.dtype)))
-        for name, other in (("central difference", np.sum(u * (ahead - behind)) / (2 * step)),
-                            ("vjp", np.sum(pulled * v))):
+        for name, other in (
+            ("central difference", np.sum(u * (ahead - behind)) / (2 * step)),
+            ("vjp", np.sum(pulled * v)),
+        ):
             if not abs(np.sum(u * jv) - other) <= tolerance * scale:
                 raise JacobianMismatchError(
                     f"{name} {other!r} and u'Jv {np.sum(u * jv)!r} differ by more than "
                     f"{tolerance * scale:.3g}, along direction {number} of seed {seed}: "
-                    f"u = {_short(u)}, v = {_short(v)}.")
+                    f"u = {_short(u)}, v = {_short(v)}."
+                )
 
 
-_EPS = {tf.bfloat16: 2.0 ** -7, tf.float16: 2.0 ** -10, tf.float32: 2.0 ** -23,
-        tf.float64: 2.0 ** -52}
+_EPS = {tf.bfloat16: 2.0**-7, tf.float16: 2.0**-10, tf.float32: 2.0**-23, tf.float64: 2.0**-52}
 
 
 def _rounding(argument: str, tensor: Any) -> float:
     dtype = getattr(tensor, "dtype", None)
     if dtype not in _EPS:
-        raise errors.InvalidTypeError(errors.message(
-            argument, "one real floating tensor, source and target each", f"{tensor!r:.60}",
-            "Check real and imaginary parts, or one target, at a time."))
+        raise errors.InvalidTypeError(
+            errors.message(
+                argument,
+                "one real floating tensor, source and target each",
+                f"{tensor!r:.60}",
+                "Check real and imaginary parts, or one target, at a time.",
+            )
+        )
     return _EPS[dtype]
 
 

@@ -99,6 +99,7 @@ def control_flow_scope(graph: tf.Graph) -> int:
 
 def converted_by_autograph(fn: Callable) -> Callable:
     """Returns `fn` as `tf.function` would trace it, with its Python control flow converted."""
+
     def call(*args, **kwargs):
         return fn(*args, **kwargs)
 

@@ -10,7 +10,8 @@ from tfjac import errors, shapes, tf_internals
 
 _EAGER_REMEDY = (
     "The graph functions need tensors of a graph that is being built: call them inside a "
-    "tf.function or a tf.Graph, or use tfjac.prepare(fn)(x) from eager code.")
+    "tf.function or a tf.Graph, or use tfjac.prepare(fn)(x) from eager code."
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,16 +45,25 @@ def unwrap(value):
 def as_target(y, argument: str = "ys") -> tf.Tensor:
     """Returns `y` as a graph tensor of a differentiable dtype, or raises."""
     if isinstance(y, (tf.RaggedTensor, tf.SparseTensor)):
-        raise errors.InvalidTypeError(errors.message(
-            argument, "dense tensors", f"a {type(y).__name__}",
-            "Differentiate its `flat_values` or `values`."))
+        raise errors.InvalidTypeError(
+            errors.message(
+                argument,
+                "dense tensors",
+                f"a {type(y).__name__}",
+                "Differentiate its `flat_values` or `values`.",
+            )
+        )
     y = unwrap(y)
     if tf.executing_eagerly() and not tf.is_symbolic_tensor(y):
-        raise errors.InvalidTypeError(errors.message(argument, "graph tensors", _describe(y), _EAGER_REMEDY))
+        raise errors.InvalidTypeError(
+            errors.message(argument, "graph tensors", _describe(y), _EAGER_REMEDY)
+        )
     if isinstance(y, (tf.Variable, tf.IndexedSlices)):
         y = tf.convert_to_tensor(y)
     if not tf.is_symbolic_tensor(y):
-        raise errors.InvalidTypeError(errors.message(argument, "graph tensors", _describe(y), _EAGER_REMEDY))
+        raise errors.InvalidTypeError(
+            errors.message(argument, "graph tensors", _describe(y), _EAGER_REMEDY)
+        )
     _check_dtype(y, argument, "A Jacobian needs a target that is floating or complex.")
     return y
 
@@ -65,8 +75,9 @@ def as_source(x, y: tf.Tensor, argument: str = "xs") -> Source:
         _check_dtype(x, argument, "A Jacobian needs a source that is floating or complex.")
         return Source(_variable_tensors(x, y), x.shape, x.dtype.base_dtype, x)
     if not tf.is_symbolic_tensor(x):
-        raise errors.InvalidTypeError(errors.message(
-            argument, "graph tensors or tf.Variables", _describe(x), _EAGER_REMEDY))
+        raise errors.InvalidTypeError(
+            errors.message(argument, "graph tensors or tf.Variables", _describe(x), _EAGER_REMEDY)
+        )
     _check_dtype(x, argument, "A Jacobian needs a source that is floating or complex.")
     check_reachable(x, y, argument)
     return Source((x,), x.shape, x.dtype.base_dtype, x)
@@ -74,35 +85,49 @@ def as_source(x, y: tf.Tensor, argument: str = "xs") -> Source:
 
 def check_reachable(x: tf.Tensor, y: tf.Tensor, argument: str) -> None:
     """Raises unless `x` is of the graph of `y`, of the default graph, or of one around them."""
-    inner = [*tf_internals.graph_and_outer_graphs(tf.compat.v1.get_default_graph()),
-             *tf_internals.graph_and_outer_graphs(y.graph)]
+    inner = [
+        *tf_internals.graph_and_outer_graphs(tf.compat.v1.get_default_graph()),
+        *tf_internals.graph_and_outer_graphs(y.graph),
+    ]
     if not any(x.graph is graph for graph in inner):
-        raise errors.InvalidValueError(errors.message(
-            argument, f"in the graph of the target {y.name!r} or in one around it",
-            f"{x.name!r} of another graph",
-            "Build target and source in one graph, or pass x to the function that computes y."))
+        raise errors.InvalidValueError(
+            errors.message(
+                argument,
+                f"in the graph of the target {y.name!r} or in one around it",
+                f"{x.name!r} of another graph",
+                "Build target and source in one graph, or pass x to the function that computes y.",
+            )
+        )
 
 
 def _variable_tensors(variable: tf.Variable, y: tf.Tensor) -> tuple[tf.Tensor, ...]:
     handle = getattr(variable, "handle", None)
     if handle is None:  # a TensorFlow 1 reference variable: all its readers share this tensor
         return (variable.value(),)
-    found = [tf_internals.handle_in_graph(graph, handle)
-             for graph in tf_internals.graph_and_outer_graphs(y.graph)]
+    found = [
+        tf_internals.handle_in_graph(graph, handle)
+        for graph in tf_internals.graph_and_outer_graphs(y.graph)
+    ]
     return tuple(tensor for tensor in found if tensor is not None)
 
 
 def _check_dtype(value, argument: str, remedy: str) -> None:
     dtype = value.dtype.base_dtype
     if not (dtype.is_floating or dtype.is_complex):
-        raise errors.InvalidTypeError(errors.message(
-            argument, "floating or complex", f"{_describe(value)}", f"{remedy} Cast it first."))
+        raise errors.InvalidTypeError(
+            errors.message(
+                argument, "floating or complex", f"{_describe(value)}", f"{remedy} Cast it first."
+            )
+        )
 
 
 def _describe(value) -> str:
     if isinstance(value, (tf.Tensor, tf.Variable)):
-        kind = "variable" if isinstance(value, tf.Variable) else (
-            "tensor" if tf.is_symbolic_tensor(value) else "eager tensor")
+        kind = (
+            "variable"
+            if isinstance(value, tf.Variable)
+            else ("tensor" if tf.is_symbolic_tensor(value) else "eager tensor")
+        )
         name = "" if kind == "eager tensor" else f" {value.name!r}"
         return f"{kind}{name} of dtype {value.dtype.base_dtype.name} and shape {value.shape}"
     return f"{value!r:.60} of type {type(value).__name__}"

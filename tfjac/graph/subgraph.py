@@ -12,10 +12,18 @@ from tfjac import errors, tf_internals
 _ZERO_DERIVATIVE = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
 
 # Op types that call a function: TensorFlow adds outputs to them when it differentiates them.
-WITH_BODY = frozenset({
-    "Case", "If", "PartitionedCall", "StatefulPartitionedCall", "StatelessCase", "StatelessIf",
-    "StatelessWhile", "While",
-})
+WITH_BODY = frozenset(
+    {
+        "Case",
+        "If",
+        "PartitionedCall",
+        "StatefulPartitionedCall",
+        "StatelessCase",
+        "StatelessIf",
+        "StatelessWhile",
+        "While",
+    }
+)
 
 
 def ops_between(target: tf.Tensor, sources: Sequence[tf.Tensor]) -> list[tf.Operation]:
@@ -59,7 +67,8 @@ def check_differentiable(ops: Sequence[tf.Operation]) -> None:
             raise errors.NotDifferentiableError(
                 f"op {op.name!r} of type {op.type}, between x and y, has no derivative in "
                 "TensorFlow, so that the Jacobian would miss it. Wrap the computation in "
-                "tf.custom_gradient, or its input in tf.stop_gradient where it counts as constant.")
+                "tf.custom_gradient, or its input in tf.stop_gradient where it counts as constant."
+            )
 
 
 def _post_order(target, source_names) -> Iterator[tuple[tf.Operation, list[tf.Tensor]]]:

@@ -11,13 +11,21 @@ from tfjac.strategies.while_loop import WhileLoop
 STRATEGIES: tuple[Strategy, ...] = (Unstack(), WhileLoop(), Vectorized(), Forward())
 
 
-
 def names() -> tuple[str, ...]:
     """Returns the names that a `strategy` argument takes, "auto" first."""
     return ("auto", *(strategy.name for strategy in STRATEGIES))
 
 
 __all__ = [
-    "STRATEGIES", "Cost", "Forward", "Problem", "Source", "Strategy", "Support", "Unstack",
-    "Vectorized", "WhileLoop", "names",
+    "STRATEGIES",
+    "Cost",
+    "Forward",
+    "Problem",
+    "Source",
+    "Strategy",
+    "Support",
+    "Unstack",
+    "Vectorized",
+    "WhileLoop",
+    "names",
 ]

@@ -93,8 +93,10 @@ CHUNK_BYTES = 1 << 28
 # Work of a turn of a loop, and of a vectorized map to begin with and per pass, in passes written
 # out one by one. See BUILD_NOTES.md, "Costs of the four strategies".
 LOOP_PASS = 1.3
-VECTORIZED_START = 1.0
-VECTORIZED_PASS = 0.9
+_VECTORIZED_START = 1.0
+_VECTORIZED_PASS = 0.85
+_VECTORIZED_WINDOW_PASS = 1.5
+_WINDOWS = ("AvgPool", "Conv", "DepthwiseConv", "MaxPool")
 
 # Passes to expect where the shapes do not tell.
 _UNKNOWN_PASSES = 100
@@ -189,11 +191,21 @@ def chunk_size_for(problem: Problem, chunk_size: int | str | None) -> int | None
     return max(1, CHUNK_BYTES // max(1, problem.bytes_per_pass))
 
 
+def vectorized_work(problem: Problem, passes: int) -> float:
+    """Returns the work of a vectorized map over `passes`, in passes written out one by one."""
+    windows = any(op.type.startswith(_WINDOWS) for op in problem.ops)
+    each = _VECTORIZED_WINDOW_PASS if windows else _VECTORIZED_PASS
+    return _VECTORIZED_START + each * passes
+
+
 def supports_vectorized_map(problem: Problem) -> Support:
     """Says no where XLA is to compile a loop that a vectorized map would have to turn around."""
     if problem.compiled:
         for op in problem.ops:
             if op.type in _LOOPS:
-                return Support(False, f"XLA cannot compile a vectorized map over the loop "
-                                      f"{op.name!r} of type {op.type}")
+                return Support(
+                    False,
+                    f"XLA cannot compile a vectorized map over the loop "
+                    f"{op.name!r} of type {op.type}",
+                )
     return SUPPORTED

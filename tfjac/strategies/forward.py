@@ -12,21 +12,36 @@ from tfjac.strategies import base
 
 # Op types whose gradient is made of ops that have no gradient themselves, so that differentiating
 # it a second time fails or, worse, gives None. `tests/contracts_test.py` checks each.
-ONE_WAY = frozenset({
-    "CropAndResize", "Dilation2D", "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars",
-    "FakeQuantWithMinMaxVarsPerChannel", "FractionalAvgPool", "FractionalMaxPool", "LRN",
-    "MaxPoolWithArgmax", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor",
-    "ScaleAndTranslate", "Softsign", "SparseSegmentMean", "SparseSegmentSqrtN",
-    "SparseSegmentSum",
-})
+ONE_WAY = frozenset(
+    {
+        "CropAndResize",
+        "Dilation2D",
+        "FakeQuantWithMinMaxArgs",
+        "FakeQuantWithMinMaxVars",
+        "FakeQuantWithMinMaxVarsPerChannel",
+        "FractionalAvgPool",
+        "FractionalMaxPool",
+        "LRN",
+        "MaxPoolWithArgmax",
+        "ResizeBicubic",
+        "ResizeBilinear",
+        "ResizeNearestNeighbor",
+        "ScaleAndTranslate",
+        "Softsign",
+        "SparseSegmentMean",
+        "SparseSegmentSqrtN",
+        "SparseSegmentSum",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Forward:
     """Maps the pushforward over the columns, `chunk_size` of them at a time.
 
-    One at a time, in a loop of the graph, where an op with a body lies on the way. The pushforward is a vector-Jacobian product taken twice, which honours custom gradients and
-    works through recurrent layers. Wins where x has fewer entries than y.
+    The pushforward is a vector-Jacobian product taken twice, which honours custom gradients and
+    works through recurrent layers. Wins where x has fewer entries than y. Where an op with a body
+    lies on the way, columns go one at a time, in a loop of the graph.
 
     Args:
       chunk_size: columns carried at once; None for all, "auto" for as many as fit
@@ -40,21 +55,35 @@ class Forward:
         """Says no where the gradient of some op cannot be differentiated again."""
         for op in problem.ops:
             if op.type in ONE_WAY:
-                return base.Support(False, f"the gradient of op {op.name!r} of type {op.type} "
-                                           "cannot be differentiated again")
+                return base.Support(
+                    False,
+                    f"the gradient of op {op.name!r} of type {op.type} "
+                    "cannot be differentiated again",
+                )
         if any(source.dtype.is_complex for source in problem.sources) and (
-                not problem.y.dtype.is_complex):
-            return base.Support(False, "the source is complex and the target is not, so that one "
-                                       "tangent does not give a whole column")
+            not problem.y.dtype.is_complex
+        ):
+            return base.Support(
+                False,
+                "the source is complex and the target is not, so that one "
+                "tangent does not give a whole column",
+            )
         return base.SUPPORTED
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per column: all but the tangent's own ops is pruned when it runs."""
         columns = base.count(problem.columns)
-        work = base.LOOP_PASS * columns if _has_body(problem) else (
-            base.VECTORIZED_START + base.VECTORIZED_PASS * columns)
-        return base.Cost(problem.columns, work, graph_ops=8 * len(problem.ops) + 20,
-                         chunk_size=self._chunk(problem))
+        work = (
+            base.LOOP_PASS * columns
+            if _has_body(problem)
+            else (base.vectorized_work(problem, columns))
+        )
+        return base.Cost(
+            problem.columns,
+            work,
+            graph_ops=8 * len(problem.ops) + 20,
+            chunk_size=self._chunk(problem),
+        )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds one map for each source."""

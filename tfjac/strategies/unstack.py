@@ -23,23 +23,29 @@ class Unstack:
     def supports(self, problem: base.Problem) -> base.Support:
         """Says no where the number of rows is not known while building."""
         if problem.rows is None:
-            return base.Support(False, f"y has shape {problem.y.shape}, so the number of rows is "
-                                       "not known while the graph is built")
+            return base.Support(
+                False,
+                f"y has shape {problem.y.shape}, so the number of rows is "
+                "not known while the graph is built",
+            )
         return base.SUPPORTED
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row."""
         passes = problem.rows
-        return base.Cost(passes, work=passes, graph_ops=passes * (len(problem.ops) + 4),
-                         chunk_size=1)
+        return base.Cost(
+            passes, work=passes, graph_ops=passes * (len(problem.ops) + 4), chunk_size=1
+        )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds one call of the pullback for each row."""
         pull = sweeps.pullback(problem.y, problem.sources)
         units = base.reverse_units(problem)
         rows = [pull(units[i]) for i in range(problem.rows)]
-        return [None if parts[0] is None else _stacked(problem, source, parts)
-                for source, parts in zip(problem.sources, zip(*rows))]
+        return [
+            None if parts[0] is None else _stacked(problem, source, parts)
+            for source, parts in zip(problem.sources, zip(*rows))
+        ]
 
 
 def _stacked(problem: base.Problem, source: base.Source, rows) -> tf.Tensor:

@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac import shapes, sweeps
+from tfjac import sweeps
 from tfjac.strategies import base
 
 
@@ -28,19 +28,25 @@ class Vectorized:
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row; carried together they cost less each."""
-        rows = base.count(problem.rows)
-        return base.Cost(problem.rows, work=base.VECTORIZED_START + base.VECTORIZED_PASS * rows,
-                         graph_ops=4 * len(problem.ops) + 20, chunk_size=self._chunk(problem))
+        return base.Cost(
+            problem.rows,
+            work=base.vectorized_work(problem, base.count(problem.rows)),
+            graph_ops=4 * len(problem.ops) + 20,
+            chunk_size=self._chunk(problem),
+        )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds the map."""
         pull = sweeps.pullback(problem.y, problem.sources)
         if pull.function is None:
             return [None] * len(problem.sources)
-        rows = pull.spread(sweeps.map_vectorized(
-            pull, base.reverse_units(problem), self._chunk(problem)))
-        return [stack if stack is None else base.from_rows(problem, source, stack)
-                for source, stack in zip(problem.sources, rows)]
+        rows = pull.spread(
+            sweeps.map_vectorized(pull, base.reverse_units(problem), self._chunk(problem))
+        )
+        return [
+            stack if stack is None else base.from_rows(problem, source, stack)
+            for source, stack in zip(problem.sources, rows)
+        ]
 
     def _chunk(self, problem: base.Problem) -> int | None:
         return base.chunk_size_for(problem, self.chunk_size)

@@ -27,8 +27,12 @@ class WhileLoop:
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row, and the loop's own turn for each."""
-        return base.Cost(problem.rows, work=base.LOOP_PASS * base.count(problem.rows),
-                         graph_ops=len(problem.ops) + 20, chunk_size=1)
+        return base.Cost(
+            problem.rows,
+            work=base.LOOP_PASS * base.count(problem.rows),
+            graph_ops=len(problem.ops) + 20,
+            chunk_size=1,
+        )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds the loop."""
@@ -36,6 +40,7 @@ class WhileLoop:
         if pull.function is None:
             return [None] * len(problem.sources)
         rows = pull.spread(sweeps.map_in_loop(pull, base.reverse_units(problem)))
-        return [stack if stack is None else base.from_rows(problem, source, stack)
-                for source, stack in zip(problem.sources, rows)]
-
+        return [
+            stack if stack is None else base.from_rows(problem, source, stack)
+            for source, stack in zip(problem.sources, rows)
+        ]
