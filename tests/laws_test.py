@@ -6,6 +6,7 @@ import tensorflow as tf
 from scenarios import array
 
 import tfjac
+from tfjac.strategies import forward
 
 STRATEGIES = tfjac.strategies.names()
 W = array(4, 3, seed=5)
@@ -255,6 +256,20 @@ def test_an_op_that_falls_back_to_a_loop_is_named_in_a_warning():
     with pytest.warns(tfjac.errors.LoopFallbackWarning, match="ScatterNd"):
         j = tfjac.prepare(picked, strategy="vectorized")(np.array([[1.0, 2.0], [3.0, 4.0]]))
     np.testing.assert_allclose(j, [[[0, 0], [6, 0]], [[0, 4], [0, 0]]])
+
+
+@pytest.mark.parametrize("name", sorted(forward.DIVIDES_BY_ZERO))
+def test_rows_of_empty_segments_are_zero_and_forward_mode_refuses_them(name):
+    op = getattr(tf.raw_ops, name)
+    arguments = {"num_segments": 3} if name.startswith("Unsorted") else {}
+
+    def fn(x):
+        return op(data=x, segment_ids=tf.constant([0, 2, 2]), **arguments)
+
+    jac = tfjac.prepare(fn)
+    np.testing.assert_array_equal(jac(array(3))[1], np.zeros(3))
+    with pytest.raises(tfjac.errors.UnsupportedError, match=name):
+        tfjac.prepare(fn, strategy="forward")(array(3))
 
 
 def _called(x, w):

@@ -97,7 +97,8 @@ def pushforward(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
     """
 
     def run(*tangents):
-        anything = tf.zeros_like(y)
+        # Not zeros: the gradient of cumulative_logsumexp takes the logarithm of its cotangent.
+        anything = tf.ones_like(y)
         pulled = iter(_gradients([y], _tensors(sources), [anything]))
         pairs = [
             (p, tangent)

@@ -34,6 +34,12 @@ ONE_WAY = frozenset(
     }
 )
 
+# Op types whose gradient divides the cotangent by the size of a segment. The second gradient of an
+# empty segment is then 0 / 0, where the row is zero.
+DIVIDES_BY_ZERO = frozenset(
+    {"SegmentMax", "SegmentMean", "SegmentMin", "UnsortedSegmentMax", "UnsortedSegmentMin"}
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Forward:
@@ -54,12 +60,11 @@ class Forward:
     def supports(self, problem: base.Problem) -> base.Support:
         """Says no where the gradient of some op cannot be differentiated again."""
         for op in problem.ops:
+            what = f"the gradient of op {op.name!r} of type {op.type}"
             if op.type in ONE_WAY:
-                return base.Support(
-                    False,
-                    f"the gradient of op {op.name!r} of type {op.type} "
-                    "cannot be differentiated again",
-                )
+                return base.Support(False, f"{what} cannot be differentiated again")
+            if op.type in DIVIDES_BY_ZERO:
+                return base.Support(False, f"{what} is not finite forward for empty segments")
         if any(source.dtype.is_complex for source in problem.sources) and (
             not problem.y.dtype.is_complex
         ):
