@@ -199,13 +199,31 @@ def vectorized_work(problem: Problem, passes: int) -> float:
 
 
 def supports_vectorized_map(problem: Problem) -> Support:
-    """Says no where XLA is to compile a loop that a vectorized map would have to turn around."""
-    if problem.compiled:
-        for op in problem.ops:
-            if op.type in _LOOPS:
-                return Support(
-                    False,
-                    f"XLA cannot compile a vectorized map over the loop "
-                    f"{op.name!r} of type {op.type}",
-                )
+    """Says no where XLA is to compile what a vectorized map makes of an op on the way."""
+    for op in problem.ops:
+        if problem.compiled and op.type in _LOOPS:
+            return Support(False, f"XLA cannot compile a vectorized map over the loop {_named(op)}")
+    return supports_inner_compilation(problem)
+
+
+def supports_inner_compilation(problem: Problem) -> Support:
+    """Says no where a called function asks for XLA, which may not take its batched gradient."""
+    for op in problem.ops:
+        if _asks_for_xla(op):
+            return Support(
+                False,
+                f"{_named(op)} calls a function with jit_compile=True, whose gradient may have ops "
+                "that XLA cannot compile once it is batched or differentiated again",
+            )
     return SUPPORTED
+
+
+def _asks_for_xla(op: tf.Operation) -> bool:
+    try:
+        return op.type in subgraph.WITH_BODY and bool(op.get_attr("_XlaMustCompile"))
+    except ValueError:  # no such attribute
+        return False
+
+
+def _named(op: tf.Operation) -> str:
+    return f"op {op.name!r} of type {op.type}"

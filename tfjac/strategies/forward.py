@@ -73,7 +73,7 @@ class Forward:
                 "the source is complex and the target is not, so that one "
                 "tangent does not give a whole column",
             )
-        return base.SUPPORTED
+        return base.supports_inner_compilation(problem)
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per column: all but the tangent's own ops is pruned when it runs."""
