@@ -322,9 +322,10 @@ def test_xla_cannot_compile_one_gradient(name):
 @pytest.mark.parametrize("name", [n for n in NAMES if _number(n) in NOT_IN_A_SESSION])
 def test_a_session_cannot_run_the_function(name):
     case = _case(name)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session, pytest.raises(Exception):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         feeds = [tf.compat.v1.placeholder(x.dtype, x.shape) for x in case["inputs"]]
-        session.run(case["fn"](*feeds), dict(zip(feeds, case["inputs"])))
+        with pytest.raises((AttributeError, RuntimeError)):
+            session.run(case["fn"](*feeds), dict(zip(feeds, case["inputs"])))
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if _number(n) in KNOWN_UPSTREAM])

@@ -1,4 +1,7 @@
-"""Two logical CPU devices for the whole run, so that placement can be tested without a GPU."""
+"""Two logical CPU devices for the whole run, so that placement can be tested without a GPU.
+
+TensorFlow's own log is silenced before it is imported, and a fallback to a loop is an error.
+"""
 
 import os
 
@@ -10,3 +13,7 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration(), tf.config.LogicalDeviceConfiguration()],
 )
+
+
+def pytest_configure(config):
+    config.addinivalue_line("filterwarnings", "error::tfjac.errors.LoopFallbackWarning")

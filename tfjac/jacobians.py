@@ -318,7 +318,7 @@ def _solve(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
     if not problem.ops and problem.y.ref() not in [s.value.ref() for s in problem.sources]:
         return [None] * len(problem.sources)
     if problem.y.shape.num_elements() == 0:
-        return [tf.zeros(base.jacobian_shape(problem, s), problem.y.dtype) for s in problem.sources]
+        return [_zeros(problem, source) for source in problem.sources]
     return planning.choose(problem, options.strategy, options.chunk_size).strategy.build(problem)
 
 
@@ -327,8 +327,7 @@ def _finished(problem: Problem, source: Source, jacobian_: tf.Tensor | None, opt
     if jacobian_ is None:
         if not options.zeros:
             return None
-        dtype = source.dtype if source.dtype.is_complex else problem.y.dtype
-        jacobian_ = tf.zeros(base.jacobian_shape(problem, source), dtype)
+        jacobian_ = _zeros(problem, source)
     if jacobian_.dtype != problem.y.dtype and not jacobian_.dtype.is_complex:
         jacobian_ = tf.cast(jacobian_, problem.y.dtype)
     checks = problems.check_example_counts(problem) if problem.batch else []
@@ -338,3 +337,8 @@ def _finished(problem: Problem, source: Source, jacobian_: tf.Tensor | None, opt
     x_shape = source.shape[1:] if problem.batch else source.shape
     jacobian_.set_shape(problem.y.shape.concatenate(x_shape))
     return jacobian_
+
+
+def _zeros(problem: Problem, source: Source) -> tf.Tensor:
+    dtype = source.dtype if source.dtype.is_complex else problem.y.dtype
+    return tf.zeros(base.jacobian_shape(problem, source), dtype)

@@ -151,15 +151,11 @@ def map_vectorized(
         # Chunks of even size, so that at most one row per chunk is computed in vain.
         chunks = -(-count // chunk_size)
         even = -(-count // chunks)
+        leading = tf.TensorShape([even if isinstance(even, int) else None])
         specs = [
-            tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None, spec.dtype)
+            tf.TensorSpec(leading.concatenate(spec.shape), spec.dtype)
             for spec in _specs(linear_map)
         ]
-        if isinstance(even, int):
-            specs = [
-                tf.TensorSpec([even, *s.shape[1:]] if s.shape.rank else None, s.dtype)
-                for s in specs
-            ]
         stacks = _stack_in_loop(chunks, lambda i: chunk(i * even + tf.range(even)), specs)
     flat = [tf.reshape(s, shapes.join([chunks * even], shapes.shape_of(s[0])[1:])) for s in stacks]
     return _first(flat, size)
