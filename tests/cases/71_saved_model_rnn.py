@@ -39,4 +39,4 @@ def case():
             h = np.tanh(h @ U + z[:, t])
         return h
     fn = lambda z: net.f(z)
-    return dict(fn=fn, inputs=[x], batch=True, expected=_cstep(npf, x), tol=1e-9, keep=(net, d))
+    return dict(fn=fn, inputs=[x], batch=True, expected=_cstep(npf, x), tol=1e-9, keep=net)
