@@ -45,13 +45,18 @@ UNSUPPORTED: dict[int, dict[str, str]] = {
 }
 
 # Where TensorFlow multiplies an infinite local derivative by zero, so that NaN of one example
-# reaches the blocks of others in the full Jacobian: number -> ids.
-NAN_SPREADS = {31: {"forward/prepared/full", "auto/xla/full"}}
+# reaches the blocks of others in the full Jacobian: number -> {id: where NaN is, exactly}.
+NAN_SPREADS = {
+    31: {
+        "forward/prepared/full": np.array([[1, 1, 1], [0, 0, 0], [0, 0, 0]], bool),
+        "auto/xla/full": np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0]], bool),
+    }
+}
 
 # What TensorFlow gives where the gradient of an op is at fault: the flat Jacobian, or the op type
 # or text that its error names.
 KNOWN_UPSTREAM: dict[int, np.ndarray | str] = {
-    24: "ResizeBilinearGrad",
+    24: "ResizeBilinear",
     26: np.array([[0.0, 3.0, 2.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
     27: np.diag([1.0, 0.0, 0.0, 0.0]),
     29: np.array([[np.nan, 0, 0], [np.nan, -0.25, 0], [np.nan, 0, -0.0625]]),
@@ -89,7 +94,11 @@ NOT_UNDER_XLA: dict[int, str] = {
 }
 
 
-# Limits of ours: TensorFlow alone gives one gradient there, and no strategy gives the Jacobian.
+if tf.__version__ < "2.17":
+    NOT_UNDER_XLA[51] = "XLA of TensorFlow 2.16 has no float64 Fourier transform"
+
+# Limits of ours under XLA, where TensorFlow alone gives one gradient and no strategy the Jacobian;
+# in a Session TensorFlow's own gradient fails as well.
 LIMITS: dict[int, str] = {
     2: "a function within, called with jit_compile=True, gives a target of unknown sizes: in a "
     "Session XLA finds a Switch in its gradient, and under XLA the loop's count is not constant",
@@ -241,10 +250,10 @@ def check_jacobian_or_error(name, mode, strategy, kind):
                 return
             raise
         given = None if isinstance(upstream, str) else upstream
-        spreads = f"{strategy}/{mode}/{kind}" in NAN_SPREADS.get(number, ())
+        spreads = NAN_SPREADS.get(number, {}).get(f"{strategy}/{mode}/{kind}")
         for j, wanted in zip(found, _wanted(case, "batch" in kind), strict=True):
-            if spreads:
-                assert np.isnan(j).any()
+            if spreads is not None:
+                np.testing.assert_array_equal(np.isnan(j).any(-1), spreads)
                 wanted = np.where(np.isnan(j), np.nan, wanted)
             check_values(j, wanted, case["tol"], given)
 
