@@ -1,5 +1,6 @@
 """`prepare`: built once, freed with its owner, thread-safe, on the device that was asked for."""
 
+import collections
 import gc
 import threading
 import weakref
@@ -361,3 +362,56 @@ def test_a_prepared_graph_has_no_more_ops_than_a_hand_written_one():
     jac(array(3, 4))
     (built,) = jac._cache._entries.values()
     assert len(graph_ops(built)) == len(graph_ops(by_hand.get_concrete_function(spec)))
+
+
+def _added(x, d):
+    return x * (d["b"] if "b" in d else 100.0 * d["c"])
+
+
+def test_arguments_of_another_structure_are_not_confused():
+    x, one = array(2), tf.constant(1.0, tf.float64)
+    for kind in (dict, collections.UserDict):
+        jac = tfjac.prepare(_added)
+        np.testing.assert_allclose(jac(x, kind(b=one)), np.eye(2))
+        np.testing.assert_allclose(jac(x, kind(c=one)), 100 * np.eye(2))
+
+    first = collections.namedtuple("Pair", ["a", "b"])
+    second = collections.namedtuple("Pair", ["b", "a"])
+    jac = tfjac.prepare(lambda x, pair: x * pair.a)
+    np.testing.assert_allclose(jac(x, first(one, 2 * one)), np.eye(2))
+    np.testing.assert_allclose(jac(x, second(one, 2 * one)), 2 * np.eye(2))
+
+
+def test_constants_that_are_equal_but_not_the_same_are_not_confused():
+    fn = Counted(lambda x, a: x * np.copysign(1.0, a))
+    jac, x = tfjac.prepare(lambda x, a: fn(x, a=a)), array(2)
+    for constant, sign in ((0.0, 1), (-0.0, -1), (1, 1), (True, 1), (float("nan"), 1)):
+        np.testing.assert_allclose(jac(x, constant), sign * np.eye(2))
+    traces = fn.traces
+    jac(x, float("nan"))
+    assert fn.traces == traces == 5
+
+
+def test_an_input_signature_may_nest():
+    spec = tf.TensorSpec([None], tf.float64)
+    for nest in ({"a": spec}, [spec], (spec,)):
+        fn = Counted(lambda d: d["a"] ** 2 if isinstance(d, dict) else d[0] ** 2)
+        jac = tfjac.prepare(fn, input_signature=[nest])
+        for n in (2, 3):
+            x = array(n)
+            j = jac(tf.nest.pack_sequence_as(nest, [x]))
+            np.testing.assert_allclose(tf.nest.flatten(j)[0], np.diag(2 * x))
+        assert fn.traces == 1
+
+
+def test_auto_does_not_take_a_custom_gradient_forward():
+    @tf.custom_gradient
+    def clipped(x):
+        return tf.identity(x), lambda upstream: tf.clip_by_value(upstream, -0.5, 0.5)
+
+    def fn(x):
+        return clipped(x * tf.ones([50]))
+
+    j = tfjac.prepare(fn)(tf.constant(2.0))
+    np.testing.assert_allclose(j, np.full(50, 0.5))
+    assert "strategy: forward" not in tfjac.prepare(fn).explain(tf.constant(2.0))

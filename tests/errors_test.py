@@ -256,12 +256,56 @@ BAD = {
         InvalidValueError,
         ["`args`", "2 arguments"],
     ),
+    "signature that is no list": (
+        lambda: tfjac.prepare(tf.sin, input_signature=tf.TensorSpec([3])),
+        InvalidTypeError,
+        ["`input_signature`", "TensorSpec"],
+    ),
+    "signature of numbers": (
+        lambda: tfjac.prepare(tf.sin, input_signature=[3]),
+        InvalidTypeError,
+        ["`input_signature`", "[3]"],
+    ),
+    "text where a tensor is due": (
+        lambda: tfjac.prepare(tf.sin, input_signature=[tf.TensorSpec([])])("abc"),
+        InvalidTypeError,
+        ["`args[0]`", "'abc'"],
+    ),
+    "nothing where a tensor is due": (
+        lambda: tfjac.prepare(tf.sin, input_signature=[tf.TensorSpec([])])(None),
+        InvalidTypeError,
+        ["`args[0]`", "None"],
+    ),
+    "array of objects": (
+        lambda: tfjac.prepare(tf.sin)(np.array([[1.0], [1.0, 2.0]], dtype=object)),
+        InvalidTypeError,
+        ["`args[0]`", "tensor"],
+    ),
+    "argnums of nothing": (
+        lambda: tfjac.prepare(tf.sin, argnums=None),
+        InvalidValueError,
+        ["`argnums`", "None"],
+    ),
+    "device of a number": (
+        lambda: tfjac.prepare(tf.sin, device=0),
+        InvalidTypeError,
+        ["`device`", "0"],
+    ),
+    "strategy that cannot be hashed": (
+        lambda: tfjac.prepare(tf.sin, strategy=Unhashable()),
+        InvalidTypeError,
+        ["`strategy`", "hashable"],
+    ),
     "forward of a one-way op": (
         lambda: tfjac.prepare(tf.nn.softsign, strategy="forward")(X),
         UnsupportedError,
         ["forward", "Softsign", "auto"],
     ),
 }
+
+
+class Unhashable(tfjac.strategies.Unstack):
+    __hash__ = None
 
 
 class Model:

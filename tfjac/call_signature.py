@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,38 @@ from tfjac import errors
 
 _ARRAYS = (tf.Tensor, np.ndarray, np.generic, tf.Variable)
 _COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
+
+
+@dataclasses.dataclass(frozen=True)
+class InputSignature:
+    """The `tf.TensorSpec`s of the positional arguments; hashable also where they nest in dicts.
+
+    Args:
+      specs: for each argument a `tf.TensorSpec` or nested structure of them.
+      key: what tells it from others.
+    """
+
+    specs: tuple[Any, ...] = dataclasses.field(compare=False)
+    key: Hashable
+
+    @classmethod
+    def of(cls, specs: Any) -> InputSignature | None:
+        """Returns the signature that the user gave, None for None, or raises."""
+        if specs is None:
+            return None
+        leaves = tf.nest.flatten(specs)
+        if not isinstance(specs, (list, tuple)) or not all(
+            isinstance(leaf, tf.TensorSpec) for leaf in leaves
+        ):
+            raise errors.InvalidTypeError(
+                errors.message(
+                    "input_signature",
+                    "a list of tf.TensorSpec, or of nested structures of them",
+                    f"{specs!r:.80}",
+                    "Give one element for each positional argument.",
+                )
+            )
+        return cls(tuple(specs), (*map(structure_key, specs), *leaves))
 
 
 class Call:
@@ -63,7 +96,7 @@ class Call:
                 for leaf, spec in zip(tf.nest.flatten(arg), specs)
             ]
         keys += [self._take(leaf, None, False, "kwargs") for leaf in tf.nest.flatten(kwargs)]
-        self.key: Hashable = (_structure_key(args, kwargs), *keys)
+        self.key: Hashable = (*map(structure_key, args), structure_key(kwargs), *keys)
 
     def rebuild(self, tensors: Sequence[tf.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the arguments with `tensors`, flat, in the place of the caller's."""
@@ -92,11 +125,7 @@ class Call:
         return self._take_constant(leaf, argument)
 
     def _take_tensor(self, leaf, spec, is_source, argument) -> Hashable:
-        tensor = (
-            leaf
-            if isinstance(leaf, tf.Tensor)
-            else tf.convert_to_tensor(leaf, None if spec is None else spec.dtype)
-        )
+        tensor = _converted(leaf, spec, argument)
         if spec is not None and not spec.is_compatible_with(tensor):
             raise errors.InvalidValueError(
                 errors.message(
@@ -159,7 +188,25 @@ class Call:
                 )
             ) from None
         self._rebuilders.append(lambda remaining: leaf)
-        return type(leaf), leaf
+        # By its text where equal is not the same: 0.0 and -0.0; NaN is not even equal to itself.
+        return type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf
+
+
+def _converted(leaf, spec: tf.TensorSpec | None, argument: str) -> tf.Tensor:
+    if isinstance(leaf, tf.Tensor):
+        return leaf
+    try:
+        return tf.convert_to_tensor(leaf, None if spec is None else spec.dtype)
+    except (TypeError, ValueError):
+        wanted = "a tensor or an array" if spec is None else f"a tensor or an array, {spec}"
+        raise errors.InvalidTypeError(
+            errors.message(
+                argument,
+                wanted,
+                f"{leaf!r:.60} of type {type(leaf).__name__}",
+                "Convert it with tf.convert_to_tensor.",
+            )
+        ) from None
 
 
 def _check_structure(args, input_signature) -> None:
@@ -180,7 +227,12 @@ def _leaf_count(arg) -> int:
     return len(tf.nest.flatten(arg))
 
 
-def _structure_key(args, kwargs) -> Hashable:
-    if not kwargs and not any(isinstance(arg, (dict, list, tuple)) for arg in args):
-        return len(args)
-    return repr(tf.nest.map_structure(lambda _: 0, (tuple(args), kwargs)))
+def structure_key(value: Any) -> Hashable:
+    """Returns what tells one nested structure from another: types, lengths and names, no leaves."""
+    if not tf.nest.is_nested(value):
+        return None
+    if isinstance(value, Mapping):
+        return type(value), *((name, structure_key(value[name])) for name in value)
+    if isinstance(value, (list, tuple)):
+        return type(value), *map(structure_key, value)
+    return type(value), repr(tf.nest.map_structure(lambda _: 0, value))

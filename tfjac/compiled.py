@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac import errors, function_cache, jacobians, planning, problems, shapes, tf_internals
-from tfjac.call_signature import Call
+from tfjac.call_signature import Call, InputSignature
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
 
@@ -25,7 +25,7 @@ class Options:
     chunk_size: int | str | None
     jit_compile: bool
     device: str | None
-    input_signature: tuple[Any, ...] | None
+    input_signature: InputSignature | None
     unconnected_gradients: str
     holomorphic: bool
 
@@ -87,6 +87,10 @@ def prepare(
                 "For tensors of a graph use tfjac.jacobian(y, x).",
             )
         )
+    if device is not None and not isinstance(device, str):
+        raise errors.InvalidTypeError(
+            errors.message("device", "a string or None", repr(device), 'Write it as "/CPU:0".')
+        )
     shapes.check_chunk_size(chunk_size)
     planning.check_strategy(strategy, chunk_size)
     problems.zeros_wanted(unconnected_gradients)
@@ -99,7 +103,7 @@ def prepare(
             chunk_size,
             jit_compile,
             device,
-            None if input_signature is None else tuple(input_signature),
+            InputSignature.of(input_signature),
             unconnected_gradients,
             holomorphic,
         ),
@@ -242,12 +246,12 @@ class JacobianFunction:
         return tf.nest.map_structure(_as_graph_tensor, ys), args
 
     def _call(self, args, kwargs) -> Call:
-        argnums = self._options.argnums
+        argnums, signature = self._options.argnums, self._options.input_signature
         return Call(
             args,
             kwargs,
             (argnums,) if isinstance(argnums, int) else argnums,
-            self._options.input_signature,
+            None if signature is None else signature.specs,
         )
 
     def _sources(self, args: Sequence[Nested]) -> Nested:
@@ -263,7 +267,8 @@ class JacobianFunction:
 
 
 def _checked_argnums(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    is_several = isinstance(argnums, Sequence) and not isinstance(argnums, str)
+    numbers = tuple(argnums) if is_several else (argnums,)
     if not numbers or not all(type(i) is int and i >= 0 for i in numbers):
         raise errors.InvalidValueError(
             errors.message(

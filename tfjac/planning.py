@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 
 from tfjac import errors
 from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support, names
@@ -100,11 +101,15 @@ def _candidates(strategy: str | Strategy, chunk_size: int | str | None) -> list[
     if strategy == AUTO:
         return [_with_chunk_size(s, chunk_size) for s in STRATEGIES]
     if not isinstance(strategy, str):
-        if not all(hasattr(strategy, name) for name in ("name", "supports", "cost", "build")):
+        wanted = ("name", "supports", "cost", "build")
+        # What was built is looked up by strategy: it must be hashable, as frozen dataclasses are.
+        if not all(hasattr(strategy, name) for name in wanted) or not isinstance(
+            strategy, Hashable
+        ):
             raise errors.InvalidTypeError(
                 errors.message(
                     "strategy",
-                    "a name or an object with name, supports, cost and build",
+                    "a name, or a hashable object with name, supports, cost and build",
                     repr(strategy),
                     f"The names are {', '.join(names())}.",
                 )

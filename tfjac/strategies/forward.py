@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
@@ -78,11 +79,14 @@ class Forward:
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per column: all but the tangent's own ops is pruned when it runs."""
         columns = base.count(problem.columns)
-        work = (
-            base.LOOP_PASS * columns
-            if _has_body(problem)
-            else (base.vectorized_work(problem, columns))
-        )
+        if _has_custom_gradient(problem):
+            # One that is not linear in its cotangent, as where it clips, has no pushforward, and
+            # only its values would show it. So "auto" comes here last; who names it answers.
+            work = math.inf
+        elif _has_body(problem):
+            work = base.LOOP_PASS * columns
+        else:
+            work = base.vectorized_work(problem, columns)
         return base.Cost(
             problem.columns,
             work,
@@ -113,3 +117,14 @@ def _has_body(problem: base.Problem) -> bool:
     # A vectorized map over the second gradient of a tf.cond raises in TensorFlow 2.21 ("Required
     # handle data not set"), and over that of a loop it takes seconds to construct.
     return not subgraph.WITH_BODY.isdisjoint(op.type for op in problem.ops)
+
+
+def _has_custom_gradient(problem: base.Problem) -> bool:
+    return any(_carries_custom_gradient(op) for op in problem.ops)
+
+
+def _carries_custom_gradient(op: tf.Operation) -> bool:
+    try:
+        return bool(op.get_attr("_gradient_op_type"))
+    except ValueError:  # no such attribute
+        return False
