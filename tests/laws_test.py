@@ -272,6 +272,35 @@ def test_rows_of_empty_segments_are_zero_and_forward_mode_refuses_them(name):
         tfjac.prepare(fn, strategy="forward")(array(3))
 
 
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("unknown_size", [False, True])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_one_sequence_through_a_dense_layer_is_right(strategy, batch, unknown_size):
+    """TensorFlow 2.21's own batched product is wrong for what a vectorized map makes of this."""
+    w = array(2, 4, dtype=np.float32)
+
+    def fn(x):
+        return tf.matmul(x, tf.constant(w))
+
+    shape = [None if unknown_size else 1, 3, 2]
+    jac = tfjac.prepare(
+        fn, batch=batch, strategy=strategy, input_signature=[tf.TensorSpec(shape, tf.float32)]
+    )
+    x = array(1, 3, 2, dtype=np.float32)
+    if strategy == "vectorized" or (strategy == "unstack" and unknown_size and not batch):
+        with pytest.raises(tfjac.errors.UnsupportedError):
+            jac(x)
+        return
+    wanted = np.einsum("tu,ij->tjui", np.eye(3), w).reshape(jac(x).shape)
+    for _ in range(3):
+        np.testing.assert_allclose(jac(x), wanted, atol=1e-6)
+
+
+def test_many_sequences_are_still_carried_together():
+    jac = tfjac.prepare(lambda x: x @ tf.ones([2, 4]), batch=True, strategy="vectorized")
+    assert jac(array(5, 3, 2, dtype=np.float32)).shape == (5, 3, 4, 3, 2)
+
+
 def _called(x, w):
     @tf.function
     def inner(z):

@@ -203,7 +203,30 @@ def supports_vectorized_map(problem: Problem) -> Support:
     for op in problem.ops:
         if problem.compiled and op.type in _LOOPS:
             return Support(False, f"XLA cannot compile a vectorized map over the loop {_named(op)}")
+        if not problem.compiled and is_unsafe_when_batched(op):
+            return Support(
+                False,
+                f"{_named(op)} may have a batch of one, for which TensorFlow's kernel gives wrong "
+                "values once a vectorized map adds an axis before it",
+            )
     return supports_inner_compilation(problem)
+
+
+def is_unsafe_when_batched(op: tf.Operation) -> bool:
+    """True for a batched product that oneDNN gets wrong under a vectorized map.
+
+    In TensorFlow 2.21 `[k, 1, m, n]` times a matrix that is broadcast to it reads and writes out of
+    bounds (2.16 does not). A map makes that of a rank-3 operand with one example, so of a batch of
+    one or of unknown size.
+    """
+    if op.type not in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+        return False
+    if op.inputs[0].dtype not in (tf.float32, tf.bfloat16, tf.float16):
+        return False  # no oneDNN kernel
+    return any(
+        t.shape.rank is None or (t.shape.rank == 3 and t.shape[:1] in ([1], [None]))
+        for t in op.inputs
+    )
 
 
 def supports_inner_compilation(problem: Problem) -> Support:

@@ -83,7 +83,7 @@ class Forward:
             # One that is not linear in its cotangent, as where it clips, has no pushforward, and
             # only its values would show it. So "auto" comes here last; who names it answers.
             work = math.inf
-        elif _has_body(problem):
+        elif _goes_one_by_one(problem):
             work = base.LOOP_PASS * columns
         else:
             work = base.vectorized_work(problem, columns)
@@ -103,20 +103,23 @@ class Forward:
         if push.function is None:
             return None
         units = base.forward_units(problem, source)
-        if _has_body(problem):
+        if _goes_one_by_one(problem):
             (columns,) = sweeps.map_in_loop(push, units)
         else:
             (columns,) = sweeps.map_vectorized(push, units, self._chunk(problem))
         return base.from_columns(problem, source, columns)
 
     def _chunk(self, problem: base.Problem) -> int | None:
-        return 1 if _has_body(problem) else base.chunk_size_for(problem, self.chunk_size)
+        return 1 if _goes_one_by_one(problem) else base.chunk_size_for(problem, self.chunk_size)
 
 
-def _has_body(problem: base.Problem) -> bool:
+def _goes_one_by_one(problem: base.Problem) -> bool:
     # A vectorized map over the second gradient of a tf.cond raises in TensorFlow 2.21 ("Required
     # handle data not set"), and over that of a loop it takes seconds to construct.
-    return not subgraph.WITH_BODY.isdisjoint(op.type for op in problem.ops)
+    # Nor may a map carry what `is_unsafe_when_batched` says.
+    return not subgraph.WITH_BODY.isdisjoint(op.type for op in problem.ops) or any(
+        base.is_unsafe_when_batched(op) for op in problem.ops
+    )
 
 
 def _has_custom_gradient(problem: base.Problem) -> bool:
