@@ -74,6 +74,31 @@ def test_function_graphs_know_what_is_around_them_and_what_they_captured():
     assert tf_internals.captures(tf.Graph()) == {}
 
 
+@pytest.mark.parametrize("in_function", [True, False])
+def test_the_nodes_of_all_bodies_within_are_found(in_function):
+    """Needed by the vectorized and forward strategies."""
+
+    @tf.custom_gradient
+    def same(x):
+        return tf.identity(x), lambda upstream: upstream
+
+    @tf.function
+    def inner(x):
+        return tf.while_loop(lambda i, h: i < 2, lambda i, h: (i + 1, same(h)), (0, x))[1]
+
+    def outer(x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: tf.sin(x))
+
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [2])
+        y = tf.function(outer)(x) if in_function else outer(x)
+        ops = subgraph.ops_between(y, [x])
+        nodes = [node for op in ops for node in tf_internals.nodes_within(op)]
+        assert {"Sin", "StatelessWhile"} <= {node.op for node in nodes}
+        assert any("_gradient_op_type" in node.attr for node in nodes)
+        assert tf_internals.nodes_within(x.op) == []
+
+
 def test_a_graph_takes_an_attribute_and_tells_its_control_flow_scope():
     """Needed by graph_memo."""
     graph = tf.Graph()

@@ -296,6 +296,41 @@ def test_one_sequence_through_a_dense_layer_is_right(strategy, batch, unknown_si
         np.testing.assert_allclose(jac(x), wanted, atol=1e-6)
 
 
+def _in_call(fn, x):
+    return tf.function(fn)(x)
+
+
+def _in_branch(fn, x):
+    return tf.cond(tf.reduce_sum(x) > -99.0, lambda: fn(x), lambda: 2.0 * fn(x))
+
+
+@pytest.mark.parametrize("within", [_in_call, _in_branch])
+def test_what_is_unsafe_is_found_within_bodies(within):
+    """The product of one example, a clipping custom gradient, and a one-way op."""
+    w = array(2, 4, dtype=np.float32)
+    x = array(1, 3, 2, dtype=np.float32)
+
+    def product(z):
+        return within(lambda v: v @ tf.constant(w), z)
+
+    wanted = np.einsum("tu,ij->tjui", np.eye(3), w).reshape(1, 3, 4, 1, 3, 2)
+    np.testing.assert_allclose(tfjac.prepare(product)(x), wanted, atol=1e-6)
+    np.testing.assert_allclose(tfjac.prepare(product, strategy="forward")(x), wanted, atol=1e-6)
+    with pytest.raises(tfjac.errors.UnsupportedError, match="BatchMatMulV2 within op"):
+        tfjac.prepare(product, strategy="vectorized")(x)
+
+    @tf.custom_gradient
+    def clipped(z):
+        return tf.identity(z), lambda upstream: tf.clip_by_value(upstream, -0.5, 0.5)
+
+    def clips(z):
+        return within(clipped, z * tf.ones([50]))
+
+    np.testing.assert_allclose(tfjac.prepare(clips)(tf.constant(2.0)), np.full(50, 0.5))
+    with pytest.raises(tfjac.errors.UnsupportedError, match="Softsign within op"):
+        tfjac.prepare(lambda z: within(tf.nn.softsign, z), strategy="forward")(x)
+
+
 def test_many_sequences_are_still_carried_together():
     jac = tfjac.prepare(lambda x: x @ tf.ones([2, 4]), batch=True, strategy="vectorized")
     assert jac(array(5, 3, 2, dtype=np.float32)).shape == (5, 3, 4, 3, 2)

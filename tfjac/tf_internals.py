@@ -76,6 +76,30 @@ def captures(graph: tf.Graph) -> dict[str, tf.Tensor]:
     return {inner.name: outer for outer, inner in graph.captures}
 
 
+def nodes_within(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:
+    """Returns the nodes of the functions that `op` calls, and of those that they call.
+
+    A function whose body is not to be had stands there as a node of type "".
+    """
+    found, seen, waiting = [], set(), [op.node_def]
+    while waiting:
+        attributes = waiting.pop().attr.values()
+        names = {name for value in attributes for name in _function_names(value)} - seen
+        seen |= names
+        for name in names:
+            function = op.graph._get_function(name)  # pylint: disable=protected-access
+            body = getattr(function, "cached_definition", None)
+            nodes = [tf.compat.v1.NodeDef()] if body is None else list(body.node_def)
+            found += nodes
+            waiting += nodes
+    return found
+
+
+def _function_names(value) -> list[str]:
+    single = [value.func.name] if value.HasField("func") else []
+    return single + [function.name for function in value.list.func]
+
+
 def handle_in_graph(graph: tf.Graph, handle: tf.Tensor) -> tf.Tensor | None:
     """Returns the tensor by which `graph` itself knows a variable's handle, or None."""
     if tf.is_symbolic_tensor(handle) and handle.graph is graph:

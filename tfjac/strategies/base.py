@@ -8,7 +8,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from tfjac import shapes, sweeps
+from tfjac import shapes, sweeps, tf_internals
 from tfjac.graph import subgraph
 from tfjac.graph.sources import Source
 
@@ -33,6 +33,12 @@ class Problem:
     def ops(self) -> list[tf.Operation]:
         """The ops on the way from the sources to y, in topological order."""
         return subgraph.ops_between(self.y, [t for s in self.sources for t in s.tensors])
+
+    @functools.cached_property
+    def inner_nodes(self) -> list[tuple[tf.Operation, tf.compat.v1.NodeDef]]:
+        """The nodes in the bodies of those ops, each with the op that it is in."""
+        with_body = [op for op in self.ops if op.type in subgraph.WITH_BODY]
+        return [(op, node) for op in with_body for node in tf_internals.nodes_within(op)]
 
     @property
     def rows(self) -> int | None:
@@ -101,6 +107,8 @@ _WINDOWS = ("AvgPool", "Conv", "DepthwiseConv", "MaxPool")
 # Passes to expect where the shapes do not tell.
 _UNKNOWN_PASSES = 100
 
+_BATCHED_PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
+_ONEDNN_TYPES = frozenset(t.as_datatype_enum for t in (tf.bfloat16, tf.float16, tf.float32))
 _LOOPS = frozenset({"StatelessWhile", "While"})
 
 
@@ -199,30 +207,44 @@ def vectorized_work(problem: Problem, passes: int) -> float:
 
 
 def supports_vectorized_map(problem: Problem) -> Support:
-    """Says no where XLA is to compile what a vectorized map makes of an op on the way."""
+    """Says no where a vectorized map would be wrong, or XLA could not compile it."""
     for op in problem.ops:
         if problem.compiled and op.type in _LOOPS:
-            return Support(False, f"XLA cannot compile a vectorized map over the loop {_named(op)}")
-        if not problem.compiled and is_unsafe_when_batched(op):
-            return Support(
-                False,
-                f"{_named(op)} may have a batch of one, for which TensorFlow's kernel gives wrong "
-                "values once a vectorized map adds an axis before it",
-            )
+            return Support(False, f"XLA cannot compile a vectorized map over the loop {named(op)}")
+    unsafe = unsafe_when_batched(problem)
+    if unsafe:
+        return Support(False, unsafe)
     return supports_inner_compilation(problem)
 
 
-def is_unsafe_when_batched(op: tf.Operation) -> bool:
-    """True for a batched product that oneDNN gets wrong under a vectorized map.
+def unsafe_when_batched(problem: Problem) -> str:
+    """Returns why a vectorized map could give wrong values, or "" where it could not.
 
     In TensorFlow 2.21 `[k, 1, m, n]` times a matrix that is broadcast to it reads and writes out of
-    bounds (2.16 does not). A map makes that of a rank-3 operand with one example, so of a batch of
-    one or of unknown size.
+    bounds (oneDNN; 2.16 does not). A map makes that of a rank-3 operand with one example, so of a
+    batch of one or of unknown size. In a body the shapes are not known: any batched product counts.
     """
-    if op.type not in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+    if problem.compiled:
+        return ""  # XLA has kernels of its own
+    suspects = [named(op) for op in problem.ops if _may_be_one_example(op)]
+    suspects += [
+        f"a {node.op or 'node that cannot be read'} within {named(op)}"
+        for op, node in problem.inner_nodes
+        if not node.op or (node.op in _BATCHED_PRODUCTS and node.attr["T"].type in _ONEDNN_TYPES)
+    ]
+    if not suspects:
+        return ""
+    return (
+        f"{suspects[0]} may have a batch of one, for which TensorFlow's kernel gives wrong values "
+        "once a vectorized map adds an axis before it"
+    )
+
+
+def _may_be_one_example(op: tf.Operation) -> bool:
+    if op.type not in _BATCHED_PRODUCTS:
         return False
-    if op.inputs[0].dtype not in (tf.float32, tf.bfloat16, tf.float16):
-        return False  # no oneDNN kernel
+    if op.inputs[0].dtype.as_datatype_enum not in _ONEDNN_TYPES:
+        return False
     return any(
         t.shape.rank is None or (t.shape.rank == 3 and t.shape[:1] in ([1], [None]))
         for t in op.inputs
@@ -231,22 +253,18 @@ def is_unsafe_when_batched(op: tf.Operation) -> bool:
 
 def supports_inner_compilation(problem: Problem) -> Support:
     """Says no where a called function asks for XLA, which may not take its batched gradient."""
-    for op in problem.ops:
-        if _asks_for_xla(op):
+    nodes = [(op, op.node_def) for op in problem.ops if op.type in subgraph.WITH_BODY]
+    for op, node in nodes + problem.inner_nodes:
+        # Asked for first: reading an absent attribute would add it to the shared definition.
+        if "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b:
             return Support(
                 False,
-                f"{_named(op)} calls a function with jit_compile=True, whose gradient may have ops "
+                f"{named(op)} calls a function with jit_compile=True, whose gradient may have ops "
                 "that XLA cannot compile once it is batched or differentiated again",
             )
     return SUPPORTED
 
 
-def _asks_for_xla(op: tf.Operation) -> bool:
-    try:
-        return op.type in subgraph.WITH_BODY and bool(op.get_attr("_XlaMustCompile"))
-    except ValueError:  # no such attribute
-        return False
-
-
-def _named(op: tf.Operation) -> str:
+def named(op: tf.Operation) -> str:
+    """Returns the op as messages name it."""
     return f"op {op.name!r} of type {op.type}"

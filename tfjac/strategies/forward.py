@@ -60,12 +60,18 @@ class Forward:
 
     def supports(self, problem: base.Problem) -> base.Support:
         """Says no where the gradient of some op cannot be differentiated again."""
-        for op in problem.ops:
-            what = f"the gradient of op {op.name!r} of type {op.type}"
-            if op.type in ONE_WAY:
-                return base.Support(False, f"{what} cannot be differentiated again")
-            if op.type in DIVIDES_BY_ZERO:
-                return base.Support(False, f"{what} is not finite forward for empty segments")
+        types = [(op, op.type) for op in problem.ops]
+        types += [(op, node.op) for op, node in problem.inner_nodes]
+        for op, op_type in types:
+            place = base.named(op) if op_type == op.type else f"a {op_type} within {base.named(op)}"
+            if op_type in ONE_WAY:
+                return base.Support(
+                    False, f"the gradient of {place} cannot be differentiated again"
+                )
+            if op_type in DIVIDES_BY_ZERO:
+                return base.Support(
+                    False, f"the gradient of {place} is not finite forward for empty segments"
+                )
         if any(source.dtype.is_complex for source in problem.sources) and (
             not problem.y.dtype.is_complex
         ):
@@ -116,18 +122,10 @@ class Forward:
 def _goes_one_by_one(problem: base.Problem) -> bool:
     # A vectorized map over the second gradient of a tf.cond raises in TensorFlow 2.21 ("Required
     # handle data not set"), and over that of a loop it takes seconds to construct.
-    # Nor may a map carry what `is_unsafe_when_batched` says.
-    return not subgraph.WITH_BODY.isdisjoint(op.type for op in problem.ops) or any(
-        base.is_unsafe_when_batched(op) for op in problem.ops
-    )
+    has_body = not subgraph.WITH_BODY.isdisjoint(op.type for op in problem.ops)
+    return has_body or bool(base.unsafe_when_batched(problem))
 
 
 def _has_custom_gradient(problem: base.Problem) -> bool:
-    return any(_carries_custom_gradient(op) for op in problem.ops)
-
-
-def _carries_custom_gradient(op: tf.Operation) -> bool:
-    try:
-        return bool(op.get_attr("_gradient_op_type"))
-    except ValueError:  # no such attribute
-        return False
+    nodes = [op.node_def for op in problem.ops] + [node for _, node in problem.inner_nodes]
+    return any(not node.op or "_gradient_op_type" in node.attr for node in nodes)
