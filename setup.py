@@ -22,6 +22,8 @@ setup(
     python_requires=">=3.10",
     install_requires=["absl-py>=1.0", "numpy>=1.23", "tensorflow>=2.16"],
     extras_require={
+        # torch from PyPI is a CUDA build on Linux; its CPU build, if installed before, will do.
+        "bench": ["jax>=0.4.30", "matplotlib>=3.7", "rich>=13", "torch>=2.3,<2.14"],
         "examples": EXAMPLES,
         "gpu": ["tensorflow[and-cuda]>=2.16"],
         "plot": ["matplotlib>=3.7"],

@@ -113,6 +113,7 @@ def main(argv: Sequence[str]) -> None:
     """Runs the example."""
     if len(argv) > 1:
         raise app.UsageError(f"unknown argument {argv[1]!r}")
+    tfjac.keep_freed_memory()
     settings = settings_from_flags()
     options = tfjac.flags.options()
     terminal = sys.stdout.isatty()

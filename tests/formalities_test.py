@@ -18,7 +18,7 @@ ROOT = pathlib.Path(tfjac.__file__).parent
 # Each module imports modules of earlier rows only.
 LAYERS = [
     {"errors"},
-    {"shapes", "tf_internals", "function_cache"},
+    {"shapes", "tf_internals", "function_cache", "host_memory"},
     {"graph_memo", "call_signature"},
     {"graph", "graph.subgraph", "graph.sources"},
     {"sweeps", "tapes"},
@@ -30,6 +30,14 @@ LAYERS = [
     {"compiled"},
     {"testing", "flags"},
     {""},
+    {"bench", "bench.jobs", "bench.agreement", "bench.limit"},
+    {"bench.records", "bench.worker", "bench.tensorflow_peers", "bench.own"},
+    {"bench.child", "bench.tables"},
+    {"bench.team", "bench.screen", "bench.plot"},
+    {"bench.measurement"},
+    {"bench.command"},
+    {"cli"},
+    {"__main__"},
 ]
 
 

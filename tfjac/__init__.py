@@ -8,6 +8,7 @@ Jb = jac(x)                           # from eager code; built once
 
 from tfjac import errors, flags, strategies, testing
 from tfjac.compiled import JacobianFunction, prepare
+from tfjac.host_memory import keep_freed_memory
 from tfjac.jacobians import (
     batch_jacobian,
     jacobian,
@@ -26,6 +27,7 @@ __all__ = [
     "flags",
     "jacobian",
     "jvp",
+    "keep_freed_memory",
     "plan",
     "prepare",
     "strategies",
