@@ -36,7 +36,7 @@ def write(report: Report, stem: pathlib.Path) -> list[pathlib.Path]:
     axes.set_xlabel(
         "times faster than the best peer (its name beside the bar); quartiles of rounds"
     )
-    axes.margins(x=0.15)
+    axes.margins(x=0.25, y=0.02)
     handles = {
         outcome.kept: axes.plot([], [], color=_COLORS[outcome.kept], linewidth=6)[0]
         for outcome in outcomes
