@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     patterns, how = values.workloads, command.settings()
     if values.quick:
-        how = dataclasses.replace(how, rounds=min(how.rounds, 5), seconds=min(how.seconds, 3.0))
+        how = dataclasses.replace(how, rounds=min(how.rounds, 5), seconds=min(how.seconds, 2.0))
         patterns = list(_QUICK) if patterns == ["*"] else patterns
     workloads = [contest.workload(name) for name in chosen(patterns, list(MODELS), "workloads")]
     others = [peer.name for peer in contest.PEERS]

@@ -242,40 +242,24 @@ def report(console: Console, job: measuring.Job, settings: Settings, progress: P
     forward = job.forward_pass()
     forward(job.x)
     forward_ms = measuring.median_ms(forward, job.x, flags.FLAGS.runs)
-    rows = measure_all(job, settings, progress)
+    rows = measure_all(job, progress)
     console.print(table(rows, measuring.count_ops(job.trace(forward)), settings))
     console.print(f"forward pass alone: median {forward_ms:.2f} ms")
     if REFERENCE not in [row.strategy for row in rows]:
         console.print(f"{REFERENCE} was built for the differences only")
 
 
-def measure_all(
-    job: measuring.Job, settings: Settings, progress: Progress
-) -> list[measuring.Figures]:
+def measure_all(job: measuring.Job, progress: Progress) -> list[measuring.Figures]:
     """Returns the figures of each strategy asked for, in tfjac's order."""
     asked = job.options["strategy"]
     names = [s.name for s in tfjac.strategies.STRATEGIES] if asked == ALL else [asked]
-    left_out = ["forward"] if settings.full and asked == ALL else []
     runs = flags.FLAGS.runs
-    task = progress.add_task("", total=runs * (len(names) - len(left_out)))
+    task = progress.add_task("", total=runs * len(names))
     first_seen = measuring.FirstSeen()
     if REFERENCE not in names:
         measuring.measure(_whole_rows(job, REFERENCE), REFERENCE, first_seen, runs=0)
     rows = []
     for name in names:
-        if name in left_out:
-            columns = settings.batch_size * digit_data.PIXELS
-            rows.append(
-                measuring.Figures(
-                    name,
-                    remark=(
-                        f"left out: {columns:,} columns, where the others have "
-                        f"{settings.batch_size * settings.num_outputs:,} rows; "
-                        f"--strategy={name} runs it"
-                    ),
-                )
-            )
-            continue
         progress.update(task, description=name)
         rows.append(
             measuring.measure(

@@ -311,6 +311,16 @@ def test_what_the_command_line_cannot_run_it_says(arguments, said):
     assert "Traceback" not in done.stderr
 
 
+def test_the_rules_and_how_far_they_cover_keras_are_told():
+    done = bench("rules")
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second, *rest = done.stdout.splitlines()
+    assert int(first.split()[0]) >= 150
+    layers, op_types, covered = (int(word) for word in second.split() if word.isdecimal())
+    assert layers >= 100 and op_types == covered
+    assert not [line for line in rest if line.startswith("no rule")]
+
+
 def test_help_is_no_error():
     done = bench("--help")
     assert done.returncode == 0 and "bench" in done.stdout

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfjac
 from tfjac import tf_internals
 from tfjac.graph import subgraph
-from tfjac.strategies import forward
+from tfjac.strategies import forward, vectorized
 
 
 def test_ops_registered_without_a_derivative_are_told_from_unregistered_ones():
@@ -245,6 +246,59 @@ def test_the_gradient_of_a_one_way_op_cannot_be_differentiated(name):
         (g,) = tf.gradients(y, x, grad_ys=v)
         with contextlib.suppress(LookupError):
             assert tf.gradients(tf.convert_to_tensor(g), v)[0] is None
+
+
+def _looping_ops():
+    picture = np.linspace(0.1, 0.9, 32, dtype=np.float32).reshape(1, 4, 4, 2)
+    kernel = tf.ones([2, 2, 2, 1])
+    boxes = tf.constant([[0.0, 0.0, 1.0, 1.0]])
+    yield (
+        "Conv3D",
+        picture[None],
+        lambda x: tf.nn.conv3d(x, tf.ones([1, 2, 2, 2, 1]), [1] * 5, "SAME"),
+    )
+    yield "CropAndResize", picture, lambda x: tf.image.crop_and_resize(x, boxes, [0], [2, 2])
+    yield (
+        "DepthwiseConv2dNative",
+        picture,
+        lambda x: tf.nn.depthwise_conv2d(x, kernel, [1] * 4, "SAME"),
+    )
+    yield (
+        "Dilation2D",
+        picture,
+        lambda x: tf.nn.dilation2d(x, kernel[..., 0], [1] * 4, "SAME", "NHWC", [1] * 4),
+    )
+    yield "GatherNd", picture[0], lambda x: tf.gather_nd(x, [[0, 1], [2, 2]])
+    yield "LRN", picture, lambda x: tf.nn.local_response_normalization(x)
+    yield "MirrorPad", picture, lambda x: tf.pad(x, [[0, 0], [1, 1], [0, 0], [0, 0]], "REFLECT")
+    for name in ("bicubic", "bilinear", "nearest"):
+        op_type = "Resize" + {"nearest": "NearestNeighbor"}.get(name, name.title())
+        yield op_type, picture, lambda x, name=name: tf.image.resize(x, [3, 3], name)
+    yield "ReverseSequence", picture[0], lambda x: tf.reverse_sequence(x, [1, 2, 2, 1], 1, 0)
+    yield "TopKV2", picture[0, 0], lambda x: tf.math.top_k(x, 2).values
+
+
+LOOPING = {name: (x, fn) for name, x, fn in _looping_ops()}
+
+
+def test_every_looping_op_type_has_a_check():
+    assert set(LOOPING) == vectorized.LOOPS
+
+
+@pytest.mark.parametrize("name", sorted(LOOPING))
+def test_a_looping_op_or_its_gradient_is_run_row_by_row(name):
+    """Needed by the vectorized strategy, which tells of it and counts it dearer."""
+    value, fn = LOOPING[name]
+
+    def traced(x):
+        y = fn(x)
+        assert name in {op.type for op in subgraph.ops_between(y, [x])}
+        return tfjac.jacobian(y, x, "vectorized")
+
+    with pytest.warns(tfjac.errors.LoopFallbackWarning):
+        tf.function(traced, autograph=False).get_concrete_function(
+            tf.TensorSpec(value.shape, value.dtype)
+        )
 
 
 def test_numpy_knows_the_dtypes_of_the_tests():

@@ -6,9 +6,11 @@ jac = tfjac.prepare(model, batch=True)
 Jb = jac(x)                           # from eager code; built once
 """
 
-from tfjac import errors, flags, strategies, testing
+from tfjac import errors, flags, rules, strategies, testing
+from tfjac.blocks import BlockDiagonal
 from tfjac.compiled import JacobianFunction, prepare
 from tfjac.host_memory import keep_freed_memory
+from tfjac.independence import explain_dependence
 from tfjac.jacobians import (
     batch_jacobian,
     jacobian,
@@ -17,19 +19,25 @@ from tfjac.jacobians import (
     value_and_jacobian,
 )
 from tfjac.products import jvp, vjp
+from tfjac.structure import diag_jacobian, jacobian_sparsity
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockDiagonal",
     "JacobianFunction",
     "batch_jacobian",
+    "diag_jacobian",
     "errors",
+    "explain_dependence",
     "flags",
     "jacobian",
+    "jacobian_sparsity",
     "jvp",
     "keep_freed_memory",
     "plan",
     "prepare",
+    "rules",
     "strategies",
     "testing",
     "value_and_batch_jacobian",

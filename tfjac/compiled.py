@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import os
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac import autotune as autotune_lib
 from tfjac import errors, function_cache, jacobians, planning, problems, shapes, tf_internals
+from tfjac import independence as independence_lib
 from tfjac.call_signature import Call, InputSignature
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
@@ -28,6 +33,10 @@ class Options:
     input_signature: InputSignature | None
     unconnected_gradients: str
     holomorphic: bool
+    independence: str
+    structured: bool
+    memory_budget: int | None
+    autotune: bool | str
 
 
 def prepare(
@@ -42,13 +51,17 @@ def prepare(
     input_signature: Sequence[Any] | None = None,
     unconnected_gradients: str | tf.UnconnectedGradients = "zero",
     holomorphic: bool = False,
+    independence: str = "prove",
+    structured: bool = False,
+    memory_budget: int | None = None,
+    autotune: bool | str | os.PathLike[str] = False,
 ) -> JacobianFunction:
     """Returns a function that evaluates the Jacobian of `fn`, built once per input signature.
 
     Args:
       fn: a Keras model, or a function of tensors that returns a tensor or a nested structure.
-      batch: per-example Jacobians, shape `[B] + y.shape[1:] + x.shape[1:]`, on the assumption
-        that examples do not mix; else the whole one, shape `y.shape + x.shape`.
+      batch: per-example Jacobians, shape `[B] + y.shape[1:] + x.shape[1:]`; else the whole one,
+        shape `y.shape + x.shape`.
       strategy: as in `jacobian`.
       argnums: which positional argument, or arguments, of `fn` are the sources.
       chunk_size: as in `jacobian`.
@@ -60,6 +73,12 @@ def prepare(
         then serves all inputs that fit, of any batch size say. None: a graph for each shape.
       unconnected_gradients: as in `jacobian`.
       holomorphic: as in `jacobian`.
+      independence: as in `batch_jacobian`; of no account unless batch.
+      structured: as in `jacobian`; of no account where batch.
+      memory_budget: as in `jacobian`. Should TensorFlow run out of memory all the same, half as
+        much is tried, down to one row at a time, with a warning each time.
+      autotune: time the three best of "auto" at the first call with a signature, and keep the
+        fastest. A path remembers it in that file too, for the same graph on the same devices.
 
     Returns:
       A `JacobianFunction`.
@@ -93,7 +112,15 @@ def prepare(
         )
     shapes.check_chunk_size(chunk_size)
     planning.check_strategy(strategy, chunk_size)
+    planning.within(memory_budget, chunk_size)
+    if autotune and strategy != planning.AUTO:
+        raise errors.InvalidValueError(
+            errors.message(
+                "autotune", 'False unless strategy is "auto"', repr(autotune), "It chooses one."
+            )
+        )
     problems.zeros_wanted(unconnected_gradients)
+    independence_lib.check_option(independence)
     return JacobianFunction(
         fn,
         Options(
@@ -106,8 +133,24 @@ def prepare(
             InputSignature.of(input_signature),
             unconnected_gradients,
             holomorphic,
+            independence,
+            structured,
+            memory_budget,
+            autotune if isinstance(autotune, bool) else os.fspath(autotune),
         ),
     )
+
+
+class _Built(NamedTuple):
+    """What was built for a signature.
+
+    Args:
+      concrete: the function.
+      at_once: rows or columns that it carries at once.
+    """
+
+    concrete: tf.types.experimental.ConcreteFunction
+    at_once: int
 
 
 class JacobianFunction:
@@ -166,24 +209,30 @@ class JacobianFunction:
         Returns:
           One paragraph for each target. Traces the function, but builds no Jacobian.
         """
-        call = self._call(args, kwargs)
-        texts = []
+        plans = self._plans(self._call(args, kwargs))
+        return "\n\n".join(plan.explain() for plan in plans)
+
+    def _plans(self, call: Call) -> list[planning.Plan]:
+        """Returns the plans for a call, from a graph that is thrown away."""
+        plans: list[planning.Plan] = []
 
         def traced(*tensors):
             ys, call_args = self._values(call, tensors)
-            texts.extend(
-                plan.explain()
-                for plan in jacobians.plan(
-                    ys,
-                    self._sources(call_args),
-                    self._options.batch,
-                    self._options.strategy,
-                    self._options.chunk_size,
-                )
-            )
+            # A model that makes its variables now is traced twice.
+            plans[:] = self._planned(ys, call_args, self._options)
 
         self._compiled(traced).get_concrete_function(*call.specs)
-        return "\n\n".join(texts)
+        return plans
+
+    def _planned(self, ys, call_args, options: Options) -> list[planning.Plan]:
+        return jacobians.plan(
+            ys,
+            self._sources(call_args),
+            options.batch,
+            options.strategy,
+            options.chunk_size,
+            options.memory_budget,
+        )
 
     def cache_info(self) -> function_cache.CacheInfo:
         """Returns hits, misses, maxsize, currsize and build_seconds of what was built."""
@@ -204,21 +253,75 @@ class JacobianFunction:
                 return self._run_eagerly(args, kwargs, with_value)
         call = self._call(args, kwargs)
         with self._on_device():
-            return self._function(call, with_value)(*call.tensors)
+            return self._function(call, with_value, self._options)[0](*call.tensors)
 
     def _run_eagerly(self, args, kwargs, with_value: bool) -> Nested:
         call = self._call(args, kwargs)
+        key = (call.key, with_value)
         with self._on_device():
-            concrete = self._cache.get(
-                (call.key, with_value),
-                lambda: self._function(call, with_value).get_concrete_function(*call.specs),
-            )
-            return tf_internals.call_concrete(concrete, call.tensors)
+            built = self._cache.get(key, lambda: self._built(call, with_value))
+            while True:
+                try:
+                    return tf_internals.call_concrete(built.concrete, call.tensors)
+                except tf.errors.ResourceExhaustedError:
+                    if built.at_once < 2:
+                        raise
+                half = built.at_once // 2
+                warnings.warn(
+                    f"out of memory with {built.at_once} rows or columns at once; trying {half}",
+                    errors.OutOfMemoryWarning,
+                    stacklevel=4,
+                )
+                smaller = dataclasses.replace(self._options, chunk_size=half, memory_budget=None)
+                built = self._with(call, with_value, smaller)
+                self._cache.put(key, built)
 
-    def _function(self, call: Call, with_value: bool):
-        """Returns the tf.function that computes from the tensors of `call`."""
+    def _built(self, call: Call, with_value: bool) -> _Built:
         options = self._options
-        operator = jacobians.batch_jacobian if options.batch else jacobians.jacobian
+        if options.autotune:
+            options = dataclasses.replace(options, strategy=self._tuned(call))
+        return self._with(call, with_value, options)
+
+    def _with(self, call: Call, with_value: bool, options: Options) -> _Built:
+        function, plans = self._function(call, with_value, options)
+        concrete = function.get_concrete_function(*call.specs)
+        return _Built(concrete, max((plan.at_once for plan in plans), default=1))
+
+    def _tuned(self, call: Call) -> str:
+        """Returns the fastest of the best strategies, from memory if it is there."""
+        plans = self._plans(call)
+        path = self._options.autotune
+        memory = autotune_lib.Memory(path if isinstance(path, str) else None)
+        names = planning.best(plans, autotune_lib.CANDIDATES)
+        if len(names) < 2:
+            return planning.AUTO
+        ops = [op for plan in plans for op in plan.problem.ops]
+        wanted = f"{[plan.explain() for plan in plans]} {self._options.jit_compile}"
+        key = autotune_lib.fingerprint(ops, wanted)
+        choice = memory.get(key)
+        if choice not in names:
+            ways = {name: self._way(call, name) for name in names}
+            choice = autotune_lib.fastest(ways)
+            memory.put(key, choice)
+        return choice
+
+    def _way(self, call: Call, strategy: str) -> Callable[[], Any]:
+        options = dataclasses.replace(self._options, strategy=strategy)
+        built = self._with(call, False, options)
+        return lambda: tf_internals.call_concrete(built.concrete, call.tensors)
+
+    def _function(self, call: Call, with_value: bool, options: Options):
+        """Returns the tf.function that computes from the tensors of `call`.
+
+        And a list that holds the plans it was built by once it is traced.
+        """
+        plans: list[planning.Plan] = []
+        if options.batch:
+            operator = functools.partial(
+                jacobians.batch_jacobian, independence=options.independence
+            )
+        else:
+            operator = functools.partial(jacobians.jacobian, structured=options.structured)
 
         def traced(*tensors):
             with self._on_device():
@@ -230,10 +333,12 @@ class JacobianFunction:
                     chunk_size=options.chunk_size,
                     unconnected_gradients=options.unconnected_gradients,
                     holomorphic=options.holomorphic,
+                    memory_budget=options.memory_budget,
                 )
+            plans[:] = self._planned(ys, call_args, options)
             return (ys, jacobian) if with_value else jacobian
 
-        return self._compiled(traced)
+        return self._compiled(traced), plans
 
     def _compiled(self, traced: Callable[..., Any]):
         # Only the user's function is converted: AutoGraph would put its trace before our errors.

@@ -23,8 +23,16 @@ class UnsupportedError(TfjacError, ValueError):
     """The Jacobian exists, but the strategy or an op on the way cannot give it."""
 
 
+class ExamplesMixError(UnsupportedError):
+    """Examples mix between x and y, or are not shown not to; the message names the op."""
+
+
 class NotDifferentiableError(UnsupportedError):
     """An op between x and y has no derivative in TensorFlow; the message names it."""
+
+
+class OutOfMemoryWarning(UserWarning):
+    """TensorFlow ran out of memory, and half as much is tried at once."""
 
 
 class LoopFallbackWarning(UserWarning):

@@ -58,6 +58,11 @@ class Cache:
                 self._entries.popitem(last=False)
             return entry
 
+    def put(self, key: Hashable, entry: Any) -> None:
+        """Puts another entry in the place of the one of `key`."""
+        with self._lock:
+            self._entries[key] = entry
+
     def info(self) -> CacheInfo:
         """Returns the statistics."""
         with self._lock:

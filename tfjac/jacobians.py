@@ -7,7 +7,8 @@ import functools
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, planning, problems, shapes, tapes
+from tfjac import blocks, errors, graph_memo, planning, problems, shapes, tapes
+from tfjac import independence as independence_lib
 from tfjac.problems import Nested
 from tfjac.strategies import Problem, Source, Strategy, base
 
@@ -21,6 +22,8 @@ def jacobian(
     chunk_size: int | str | None = "auto",
     unconnected_gradients: str | tf.UnconnectedGradients = "zero",
     holomorphic: bool = False,
+    structured: bool = False,
+    memory_budget: int | None = None,
     name: str | None = None,
 ) -> Nested:
     """Returns the Jacobian dy/dx of graph tensors, shape `y.shape + x.shape`.
@@ -40,6 +43,10 @@ def jacobian(
       chunk_size: rows or columns per pass; None for all at once, "auto" for as many as fit 256 MiB.
       unconnected_gradients: "zero", or "none" for None where x does not reach y.
       holomorphic: that y is a holomorphic function of complex x.
+      structured: return each Jacobian as a `BlockDiagonal` (`to_dense`, `matvec`, `rmatvec`,
+        `blocks`), in which the zeros between examples that stay apart are never written.
+      memory_budget: bytes that may be held at once, the result and its rows among them; chooses
+        `chunk_size`, and leaves out strategies that would hold more. Told from the shapes.
       name: name scope of the ops added.
 
     Returns:
@@ -53,7 +60,8 @@ def jacobian(
 
     Cost:
       As many vector-Jacobian products as y has entries, or Jacobian-vector products as x has
-      (`forward`). The value y is computed once.
+      (`forward`). Entries along leading axes that the graph shows to stay apart, as examples do,
+      count once; between them zeros are written. The value y is computed once.
 
     Example:
       >>> @tf.function
@@ -64,7 +72,13 @@ def jacobian(
              [0., 4.]], dtype=float32)
     """
     return _operate(
-        ys, xs, False, strategy, chunk_size, unconnected_gradients, holomorphic, name or "jacobian"
+        ys,
+        xs,
+        False,
+        _options(
+            strategy, chunk_size, unconnected_gradients, holomorphic, structured, memory_budget
+        ),
+        name or "jacobian",
     )
 
 
@@ -77,13 +91,15 @@ def batch_jacobian(
     chunk_size: int | str | None = "auto",
     unconnected_gradients: str | tf.UnconnectedGradients = "zero",
     holomorphic: bool = False,
+    independence: str = "prove",
+    memory_budget: int | None = None,
     name: str | None = None,
 ) -> Nested:
     """Returns one Jacobian per example, shape `[B] + y.shape[1:] + x.shape[1:]`.
 
-    J[b, i, j] = d y[b, i] / d x[b, j]. It *assumes* that example b of y depends on example b of x
-    alone; this is not checked. Where examples mix, as in batch normalization while training, use
-    `jacobian`: here reverse strategies would give the derivative of sums over the batch.
+    J[b, i, j] = d y[b, i] / d x[b, j]. That example b of y depends on example b of x alone is
+    proved on the graph, or it raises: see `explain_dependence`. Where examples mix, as in batch
+    normalization while training, use `jacobian`.
 
     Args:
       ys: target `[B, ...]`, or a nested structure of them; `[B]` counts as one row per example.
@@ -93,6 +109,9 @@ def batch_jacobian(
       chunk_size: as in `jacobian`; rows or columns of one example.
       unconnected_gradients: as in `jacobian`.
       holomorphic: as in `jacobian`.
+      independence: "prove", or "assume" to go ahead without a proof. Where examples do mix, what
+        comes back then is the derivative of sums over the batch.
+      memory_budget: as in `jacobian`.
       name: name scope of the ops added.
 
     Returns:
@@ -102,6 +121,7 @@ def batch_jacobian(
     Raises:
       As `jacobian`; also InvalidValueError for a scalar target or source, a variable as source,
       or sizes of the first axis that differ.
+      ExamplesMixError: examples mix, or are not shown to stay apart; the message names the op.
 
     Cost:
       As many vector-Jacobian products of the whole batch as one example of y has entries, or
@@ -119,11 +139,9 @@ def batch_jacobian(
         ys,
         xs,
         True,
-        strategy,
-        chunk_size,
-        unconnected_gradients,
-        holomorphic,
+        _options(strategy, chunk_size, unconnected_gradients, holomorphic, False, memory_budget),
         name or "batch_jacobian",
+        independence,
     )
 
 
@@ -203,6 +221,7 @@ def plan(
     batch: bool = False,
     strategy: str | Strategy = "auto",
     chunk_size: int | str | None = "auto",
+    memory_budget: int | None = None,
 ) -> list[planning.Plan]:
     """Returns, for each target of `ys`, the plan that `jacobian` or `batch_jacobian` follows.
 
@@ -212,9 +231,11 @@ def plan(
       batch: whether the per-example Jacobian is meant.
       strategy: as in `jacobian`.
       chunk_size: as in `jacobian`.
+      memory_budget: as in `jacobian`.
 
     Returns:
-      One `Plan` for each tensor of `ys`, in the order of `tf.nest.flatten`.
+      One `Plan` for each tensor of `ys`, in the order of `tf.nest.flatten`; several where it is not
+      from all of `xs` that the same axes of it stay apart.
 
     Raises:
       As `jacobian`.
@@ -227,33 +248,50 @@ def plan(
       ...   x = tf.compat.v1.placeholder(tf.float32, [3])
       ...   (p,) = tfjac.plan(tf.sin(x), x, batch=False)
       >>> p.strategy.name
-      'unstack'
+      'structural'
     """
     _check_options(strategy, chunk_size)
+    chunk_size = planning.within(memory_budget, chunk_size)
     with problems.building(tf.nest.flatten(ys), "ys", "plan") as targets:
         found = [problems.problem(y, tf.nest.flatten(xs), batch) for y in targets]
-        return [planning.choose(problem, strategy, chunk_size) for problem in found]
+        return [
+            planning.choose(part, strategy, chunk_size)
+            for problem in found
+            for part in _groups(problem)
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
     strategy: str | Strategy
-    chunk_size: int | str | None
+    chunk_size: int | str | None | base.MemoryBudget
     holomorphic: bool
     zeros: bool
+    structured: bool
 
 
-def _operate(ys, xs, batch, strategy, chunk_size, unconnected_gradients, holomorphic, name):
+def _options(
+    strategy, chunk_size, unconnected_gradients, holomorphic, structured, memory_budget
+) -> _Options:
     _check_options(strategy, chunk_size)
-    options = _Options(
-        strategy, chunk_size, holomorphic, problems.zeros_wanted(unconnected_gradients)
-    )
+    chunk_size = planning.within(memory_budget, chunk_size)
+    zeros = problems.zeros_wanted(unconnected_gradients)
+    return _Options(strategy, chunk_size, holomorphic, zeros, structured)
+
+
+def _operate(
+    ys: Nested, xs: Nested, batch: bool, options: _Options, name: str, proof: str = "assume"
+) -> Nested:
+    independence_lib.check_option(proof)
     flat_xs = tf.nest.flatten(xs)
     results = []
     with problems.building(tf.nest.flatten(ys), "ys", name) as targets:
         for y in targets:
             problem = problems.problem(y, flat_xs, batch)
-            _check_complex(problem, holomorphic)
+            _check_complex(problem, options.holomorphic)
+            if proof == independence_lib.PROVE:
+                for source in problem.sources:
+                    independence_lib.check(problem.y, source)
             key = ("jacobian", y.ref(), *(s.value.ref() for s in problem.sources), batch, options)
             by_source = graph_memo.memoized_unless_recording(
                 key,
@@ -295,15 +333,26 @@ def _check_complex(problem: Problem, holomorphic: bool) -> None:
 
 
 def _by_source(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
-    """Returns the Jacobian by each source; real and complex sources have each their own way."""
+    """Returns the Jacobian by each source."""
     found: dict[Source, tf.Tensor | None] = {}
-    for is_complex in (False, True):
-        group = tuple(s for s in problem.sources if s.dtype.is_complex == is_complex)
-        if group:
-            part = dataclasses.replace(problem, sources=group)
-            solve = _complex_by_real if problem.y.dtype.is_complex and not is_complex else _solve
-            found.update(zip(group, solve(part, options)))
-    return [_finished(problem, s, found[s], options) for s in problem.sources]
+    for part in _groups(problem):
+        is_complex = part.sources[0].dtype.is_complex
+        solve = _complex_by_real if problem.y.dtype.is_complex and not is_complex else _solve
+        for source, jacobian_ in zip(part.sources, solve(part, options)):
+            found[source] = _finished(part, problem.apart, source, jacobian_, options)
+    return [found[source] for source in problem.sources]
+
+
+def _groups(problem: Problem) -> list[Problem]:
+    """Returns the problem in parts: by axes kept apart; real and complex sources by themselves."""
+    parts: dict[tuple[bool, int], list[Source]] = {}
+    for source in problem.sources:
+        apart = max(problem.apart, independence_lib.apart(problem.y, source))
+        parts.setdefault((source.dtype.is_complex, apart), []).append(source)
+    return [
+        dataclasses.replace(problem, sources=tuple(sources), apart=apart)
+        for (_, apart), sources in parts.items()
+    ]
 
 
 def _complex_by_real(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
@@ -322,20 +371,25 @@ def _solve(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
     return planning.choose(problem, options.strategy, options.chunk_size).strategy.build(problem)
 
 
-def _finished(problem: Problem, source: Source, jacobian_: tf.Tensor | None, options: _Options):
+def _finished(
+    part: Problem, wanted: int, source: Source, jacobian_: tf.Tensor | None, options: _Options
+) -> tf.Tensor | blocks.BlockDiagonal | None:
     """Returns the Jacobian with its zeros, dtype, static shape and run-time checks in place."""
     if jacobian_ is None:
         if not options.zeros:
             return None
-        jacobian_ = _zeros(problem, source)
-    if jacobian_.dtype != problem.y.dtype and not jacobian_.dtype.is_complex:
-        jacobian_ = tf.cast(jacobian_, problem.y.dtype)
-    checks = problems.check_example_counts(problem) if problem.batch else []
+        jacobian_ = _zeros(part, source)
+    if jacobian_.dtype != part.y.dtype and not jacobian_.dtype.is_complex:
+        jacobian_ = tf.cast(jacobian_, part.y.dtype)
+    if options.structured:
+        return blocks.BlockDiagonal(jacobian_, part.y.shape.rank, part.apart)
+    y_shape, x_shape = shapes.shape_of(part.y), source.run_time_shape()
+    jacobian_ = blocks.spread(jacobian_, y_shape, x_shape, part.apart, wanted)
+    checks = problems.check_example_counts(part) if wanted else []
     if checks:
         with tf.control_dependencies(checks):
             jacobian_ = tf.identity(jacobian_)
-    x_shape = source.shape[1:] if problem.batch else source.shape
-    jacobian_.set_shape(problem.y.shape.concatenate(x_shape))
+    jacobian_.set_shape(part.y.shape.concatenate(source.shape[wanted:]))
     return jacobian_
 
 

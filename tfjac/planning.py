@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from tfjac import errors
-from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support, names
+from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support, base, names
 
 AUTO = "auto"
+
+_LONGEST_CHAIN = 12
 
 # Graph ops whose construction and optimization weigh as much as one pass; see BUILD_NOTES.md,
 # "Costs of the four strategies".
@@ -34,17 +36,22 @@ class Answer:
         """What `auto` minimizes, in vector-Jacobian products."""
         return self.cost.work + self.cost.graph_ops / _OPS_PER_PASS
 
-    def line(self) -> str:
+    def line(self, problem: Problem) -> str:
         """Returns the answer in one line."""
         name = f"{self.strategy.name:<12}"
         if not self.support.ok:
             return f"{name} refused: {self.support.reason}"
-        passes = "unknown" if self.cost.passes is None else self.cost.passes
-        chunk = "all" if self.cost.chunk_size is None else self.cost.chunk_size
-        return (
-            f"{name} score {self.score:.1f}: passes {passes}, at once {chunk}, work "
-            f"{self.cost.work:.1f}, about {self.cost.graph_ops} graph ops"
-        )
+        cost = self.cost
+        parts = [
+            f"passes {'unknown' if cost.passes is None else cost.passes}",
+            f"at once {'all' if cost.chunk_size is None else cost.chunk_size}",
+            f"{_amount(cost.flops(problem))}FLOP",
+            f"{_amount(cost.memory(problem))}B held",
+            f"about {cost.graph_ops} graph ops",
+        ]
+        if cost.loops:
+            parts.append(f"one by one: {', '.join(cost.loops)}")
+        return f"{name} score {self.score:.1f}: {', '.join(parts)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,17 +61,29 @@ class Plan:
     Args:
       strategy: the strategy that builds.
       answers: one for each strategy, or for the one that was named.
-      title: the problem in one line.
+      problem: what was to be planned.
     """
 
     strategy: Strategy
     answers: tuple[Answer, ...]
-    title: str
+    problem: Problem
+
+    @property
+    def at_once(self) -> int:
+        """Rows or columns that the chosen strategy carries at once."""
+        cost = next(a.cost for a in self.answers if a.strategy is self.strategy)
+        passes = base.count(cost.passes)
+        return passes if cost.chunk_size is None else min(passes, cost.chunk_size)
 
     def explain(self) -> str:
-        """Returns the plan as text: the choice, then the cost of each strategy or its refusal."""
-        lines = [self.title, f"strategy: {self.strategy.name}"]
-        return "\n".join(lines + [f"  {answer.line()}" for answer in self.answers])
+        """Returns the plan as text: the choice, what each strategy costs or why not, the chain.
+
+        Costs are those of all passes: floating-point operations, and bytes held at once with the
+        result. The chain are the tensors through which every path from x to y runs.
+        """
+        lines = [_title(self.problem), f"strategy: {self.strategy.name}"]
+        lines += [f"  {answer.line(self.problem)}" for answer in self.answers]
+        return "\n".join([*lines, f"chain: {_chain(self.problem)}"])
 
     __str__ = explain
 
@@ -80,7 +99,8 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     Raises:
       UnsupportedError: if the named strategy, or each of them, refuses the problem.
     """
-    answers = tuple(_ask(s, problem) for s in _candidates(strategy, chunk_size))
+    budget = chunk_size.bytes if isinstance(chunk_size, base.MemoryBudget) else None
+    answers = tuple(_ask(s, problem, budget) for s in _candidates(strategy, chunk_size))
     willing = [answer for answer in answers if answer.support.ok]
     if not willing:
         refusals = "; ".join(f"{a.strategy.name}: {a.support.reason}" for a in answers)
@@ -89,7 +109,46 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
             'Use strategy="auto" or another one.'
         )
     best = min(willing, key=lambda answer: answer.score)
-    return Plan(best.strategy, answers, _title(problem))
+    return Plan(best.strategy, answers, problem)
+
+
+def best(plans: Sequence[Plan], number: int) -> list[str]:
+    """Returns the names of the strategies of least score that all plans could go by, best first.
+
+    Args:
+      plans: of several targets, or parts of them.
+      number: how many at most.
+    """
+    scores: dict[str, float] = {}
+    for strategy in STRATEGIES:
+        answers = [a for p in plans for a in p.answers if a.strategy.name == strategy.name]
+        if answers and all(a.support.ok for a in answers):
+            scores[strategy.name] = sum(answer.score for answer in answers)
+    return sorted(scores, key=scores.__getitem__)[:number]
+
+
+def within(
+    memory_budget: int | None, chunk_size: int | str | None
+) -> int | str | None | base.MemoryBudget:
+    """Returns the chunk size that goes with a memory budget, or raises where both are given."""
+    if memory_budget is None:
+        return chunk_size
+    if isinstance(memory_budget, bool) or not isinstance(memory_budget, int):
+        raise errors.InvalidTypeError(
+            errors.message(
+                "memory_budget", "a number of bytes, or None", repr(memory_budget), "Give an int."
+            )
+        )
+    if memory_budget < 1 or chunk_size != "auto":
+        raise errors.InvalidValueError(
+            errors.message(
+                "memory_budget",
+                'positive, and given without chunk_size (which is then "auto")',
+                f"{memory_budget} with chunk_size={chunk_size!r}",
+                "It chooses chunk_size.",
+            )
+        )
+    return base.MemoryBudget(memory_budget)
 
 
 def check_strategy(strategy: str | Strategy, chunk_size: int | str | None) -> None:
@@ -144,12 +203,41 @@ def _with_chunk_size(strategy: Strategy, chunk_size: int | str | None) -> Strate
     return dataclasses.replace(strategy, chunk_size=chunk_size)
 
 
-def _ask(strategy: Strategy, problem: Problem) -> Answer:
+def _ask(strategy: Strategy, problem: Problem, budget: int | None) -> Answer:
     support = strategy.supports(problem)
-    return Answer(strategy, support, strategy.cost(problem) if support.ok else None)
+    if not support.ok:
+        return Answer(strategy, support, None)
+    cost = strategy.cost(problem)
+    held = cost.memory(problem)
+    if budget is not None and held is not None and held > budget:
+        reason = f"it would hold {_amount(held)}B, and memory_budget is {_amount(budget)}B"
+        return Answer(strategy, Support(False, reason), None)
+    return Answer(strategy, support, cost)
 
 
 def _title(problem: Problem) -> str:
-    kind = "batch Jacobian" if problem.batch else "Jacobian"
+    kind = "Jacobian"
+    if problem.apart:
+        kind += f" with {problem.apart} leading {'axis' if problem.apart == 1 else 'axes'} apart"
     sources = ", ".join(str(source.shape) for source in problem.sources)
     return f"{kind} of {problem.y.shape} by {sources}, {len(problem.ops)} ops between"
+
+
+def _chain(problem: Problem) -> str:
+    """Returns the chain with the sizes of its tensors, the middle left out where it is long."""
+    links = [f"{t.op.name} {t.shape[problem.apart :]}" for t in problem.chain]
+    if len(links) > _LONGEST_CHAIN:
+        half = _LONGEST_CHAIN // 2
+        links = [*links[:half], f"({len(links) - 2 * half} more)", *links[-half:]]
+    return " -> ".join(links) if links else "none"
+
+
+def _amount(number: float | None) -> str:
+    """Returns a number with a unit's prefix."""
+    if number is None:
+        return "unknown "
+    for prefix in ("", "k", "M", "G"):
+        if number < 1000:
+            return f"{number:.3g} {prefix}"
+        number /= 1000
+    return f"{number:.3g} T"

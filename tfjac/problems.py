@@ -47,7 +47,7 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
     if batch:
         _check_example_axes(y, sources.values())
     compiled = tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph())
-    found = Problem(y, tuple(sources.values()), batch, compiled)
+    found = Problem(y, tuple(sources.values()), int(batch), compiled)
     subgraph.check_differentiable(found.ops)
     return found
 
@@ -69,7 +69,7 @@ def check_example_counts(wanted: Problem) -> list[tf.Operation]:
             "as many examples on their first axis. Use jacobian where they have not.",
         )
         for source in wanted.sources
-        if y.shape[:1] != source.shape[:1] or not y.shape[:1].is_fully_defined()
+        if None in (y.shape[0], source.shape[0])
     ]
 
 

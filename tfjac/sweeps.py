@@ -23,6 +23,9 @@ from tfjac import errors, graph_memo, shapes
 from tfjac.graph import subgraph
 from tfjac.graph.sources import Source
 
+# Turns of a loop over rows that TensorFlow may have under way at the same time; its own default.
+TURNS_AT_ONCE = 10
+
 
 @dataclasses.dataclass(frozen=True)
 class LinearMap:
@@ -48,17 +51,17 @@ class LinearMap:
 
 @dataclasses.dataclass(frozen=True)
 class UnitVectors:
-    """The unit vectors of one example's entries; every example carries the same one.
+    """The unit vectors of a number of entries; every position of the leading axes has the same one.
 
     Args:
+      lead: shape of the leading axes; empty where there are none.
       entry_shape: shape of the entries that are numbered.
       dtype: dtype of the vectors.
-      batch: number of examples, or None where the entries are all there is.
     """
 
+    lead: shapes.Shape
     entry_shape: shapes.Shape
     dtype: tf.DType
-    batch: shapes.Size | None
 
     @property
     def size(self) -> shapes.Size:
@@ -66,11 +69,11 @@ class UnitVectors:
         return shapes.size_of(self.entry_shape)
 
     def __getitem__(self, index: shapes.Size) -> tf.Tensor:
-        """Returns unit vector `index`, or zeros where there are fewer; `[batch, *entry_shape]`."""
+        """Returns unit vector `index`, or zeros where there are fewer; `[*lead, *entry_shape]`."""
         vector = tf.reshape(tf.one_hot(index, self.size, dtype=self.dtype), self.entry_shape)
-        if self.batch is None:
+        if shapes.is_static(self.lead) and not self.lead:
             return vector
-        return tf.broadcast_to(vector, shapes.join([self.batch], self.entry_shape))
+        return tf.broadcast_to(vector, shapes.join(self.lead, self.entry_shape))
 
 
 def pullback(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
@@ -125,7 +128,9 @@ def map_in_loop(linear_map: LinearMap, units: UnitVectors) -> list[tf.Tensor]:
     """
     # A stacked TensorArray of unknown shape needs one element, so zero rows run one and drop it.
     count = _at_least_one(units.size)
-    stacks = _stack_in_loop(count, lambda i: linear_map.function(units[i]), _specs(linear_map))
+    stacks = _stack_in_loop(
+        count, lambda i: linear_map.function(units[i]), _specs(linear_map), TURNS_AT_ONCE
+    )
     return _first(stacks, units.size)
 
 
@@ -156,12 +161,17 @@ def map_vectorized(
             tf.TensorSpec(leading.concatenate(spec.shape), spec.dtype)
             for spec in _specs(linear_map)
         ]
-        stacks = _stack_in_loop(chunks, lambda i: chunk(i * even + tf.range(even)), specs)
+        # A chunk is what may be held, so that one is done before the next begins.
+        stacks = _stack_in_loop(
+            chunks, lambda i: chunk(i * even + tf.range(even)), specs, at_once=1
+        )
     flat = [tf.reshape(s, shapes.join([chunks * even], shapes.shape_of(s[0])[1:])) for s in stacks]
     return _first(flat, size)
 
 
-def _stack_in_loop(count: shapes.Size, step, specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
+def _stack_in_loop(
+    count: shapes.Size, step, specs: Sequence[tf.TensorSpec], at_once: int
+) -> list[tf.Tensor]:
     """Returns the outputs of `step(0)`, `step(1)`, ... stacked along a new first axis."""
     arrays = [tf.TensorArray(s.dtype, size=count, element_shape=s.shape) for s in specs]
 
@@ -170,7 +180,11 @@ def _stack_in_loop(count: shapes.Size, step, specs: Sequence[tf.TensorSpec]) -> 
 
     # The bound lets XLA differentiate the loop.
     _, arrays = tf.while_loop(
-        lambda i, _: i < count, body, (tf.constant(0), arrays), maximum_iterations=count
+        lambda i, _: i < count,
+        body,
+        (tf.constant(0), arrays),
+        parallel_iterations=at_once,
+        maximum_iterations=count,
     )
     return [array.stack() for array in arrays]
 

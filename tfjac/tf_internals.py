@@ -76,6 +76,41 @@ def captures(graph: tf.Graph) -> dict[str, tf.Tensor]:
     return {inner.name: outer for outer, inner in graph.captures}
 
 
+def scratch_graph(graph: tf.Graph) -> tf.Graph:
+    """Returns a function graph within `graph`: what is built in it can use its tensors only."""
+    with graph.as_default():
+        return func_graph.FuncGraph("tfjac_scratch")
+
+
+def body_of(op: tf.Operation, attribute: str) -> tf.Graph | None:
+    """Returns the graph of the function that an attribute of `op` names; None if not to be had.
+
+    Its `inputs` and `outputs` are those of the function, with what it captures among the inputs.
+    """
+    return _graph_of(op, op.get_attr(attribute).name)
+
+
+def bodies_of(op: tf.Operation, attribute: str) -> list[tf.Graph | None]:
+    """Returns the same for an attribute that names several functions."""
+    return [_graph_of(op, function.name) for function in op.get_attr(attribute)]
+
+
+def _graph_of(op: tf.Operation, name: str) -> tf.Graph | None:
+    return getattr(op.graph._get_function(name), "graph", None)  # pylint: disable=protected-access
+
+
+def same_op(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the outputs of an op of the type and attributes of `op` on other inputs.
+
+    Adds it to the default graph. What begins with "_" among the attributes belongs to the old op.
+    """
+    attributes = {n: v for n, v in op.node_def.attr.items() if not n.startswith("_")}
+    made = tf.compat.v1.get_default_graph().create_op(
+        op.type, list(inputs), [t.dtype for t in op.outputs], attrs=attributes, op_def=op.op_def
+    )
+    return list(made.outputs)
+
+
 def nodes_within(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:
     """Returns the nodes of the functions that `op` calls, and of those that they call.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Container, Iterator, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, tf_internals
+from tfjac import errors, graph_memo, tf_internals
 
 # Registered as not differentiable because the derivative is zero, not because nobody wrote it.
 _ZERO_DERIVATIVE = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
@@ -26,6 +27,57 @@ WITH_BODY = frozenset(
 )
 
 
+class OuterTensors:
+    """From the placeholders of function bodies to the tensors around them that they stand for."""
+
+    def __init__(self) -> None:
+        self._captures: dict[int, dict[str, tf.Tensor]] = {}
+
+    def find(self, tensor: tf.Tensor, known: Container[tuple[int, str]]) -> tuple[int, str]:
+        """Returns the key of the first among `known` of a tensor and those that it stands for.
+
+        The outermost one's where none of them is known.
+        """
+        while key_of(tensor) not in known and tensor.op.type == "Placeholder":
+            graph = tensor.graph
+            if id(graph) not in self._captures:
+                self._captures[id(graph)] = tf_internals.captures(graph)
+            outer = self._captures[id(graph)].get(tensor.name)
+            if outer is None or not tf.is_symbolic_tensor(outer):
+                break
+            tensor = outer
+        return key_of(tensor)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bodies:
+    """The functions that an op calls, one of them or each in turn.
+
+    Args:
+      graphs: their graphs, None where one is not to be had; inputs and outputs are the op's own.
+      skip: how many inputs of the op are not passed to them.
+      repeats: whether what comes out goes in again.
+    """
+
+    graphs: tuple[tf.Graph | None, ...]
+    skip: int = 0
+    repeats: bool = False
+
+
+def bodies(op: tf.Operation) -> Bodies | None:
+    """Returns the functions that `op` calls; None for an op that calls none."""
+    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        return Bodies((tf_internals.body_of(op, "f"),))
+    if op.type in ("While", "StatelessWhile"):
+        return Bodies((tf_internals.body_of(op, "body"),), repeats=True)
+    if op.type in ("If", "StatelessIf"):
+        branches = (tf_internals.body_of(op, f"{name}_branch") for name in ("then", "else"))
+        return Bodies(tuple(branches), skip=1)
+    if op.type in ("Case", "StatelessCase"):
+        return Bodies(tuple(tf_internals.bodies_of(op, "branches")), skip=1)
+    return None
+
+
 def ops_between(target: tf.Tensor, sources: Sequence[tf.Tensor]) -> list[tf.Operation]:
     """Returns the ops on a differentiable path from `sources` to `target`, in topological order.
 
@@ -33,25 +85,51 @@ def ops_between(target: tf.Tensor, sources: Sequence[tf.Tensor]) -> list[tf.Oper
     functions and of loops are not entered: their op stands for them. Iterative, so the depth of
     the graph does not matter; linear in its size.
     """
-    source_names = {_key(source) for source in sources}
+    source_names = {key_of(source) for source in sources}
     dependent: set[tuple[int, str]] = set()
     ordered = []
-    if _key(target) in source_names:
+    if key_of(target) in source_names:
         return ordered
     for op, inputs in _post_order(target, source_names):
-        if any(_key(t) in source_names or _op_key(t.op) in dependent for t in inputs):
+        if any(key_of(t) in source_names or _op_key(t.op) in dependent for t in inputs):
             dependent.add(_op_key(op))
             if op.type != "Placeholder":
                 ordered.append(op)
     return ordered
 
 
+def chain(
+    ops: Sequence[tf.Operation], sources: Sequence[tf.Tensor], y: tf.Tensor
+) -> list[tf.Tensor]:
+    """Returns the tensors through which every path from the sources to `y` runs, in order.
+
+    Args:
+      ops: the ops between them, in topological order.
+      sources: where paths begin.
+      y: the target, which is the last of them.
+    """
+    last_use: dict[tuple, int] = {key_of(y): len(ops)}
+    for number, op in enumerate(ops):
+        for tensor in op.inputs:
+            last_use[key_of(tensor)] = max(number, last_use.get(key_of(tensor), 0))
+    live = {key_of(t): t for t in sources if key_of(t) in last_use}
+    found: list[tf.Tensor] = []
+    for number, op in enumerate(ops):
+        live.update((key_of(t), t) for t in op.outputs if key_of(t) in last_use)
+        for tensor in op.inputs:
+            if last_use[key_of(tensor)] <= number:
+                live.pop(key_of(tensor), None)
+        if len(live) == 1:
+            found += [t for t in live.values() if not found or found[-1] is not t]
+    return found
+
+
 def tensors_behind(target: tf.Tensor) -> list[tf.Tensor]:
     """Returns `target` and all tensors that it is differentiably computed from."""
-    found = {_key(target): target}
+    found = {key_of(target): target}
     for op, inputs in _post_order(target, frozenset()):
         del op
-        found.update((_key(t), t) for t in inputs)
+        found.update((key_of(t), t) for t in inputs)
     return list(found.values())
 
 
@@ -63,7 +141,7 @@ def check_differentiable(ops: Sequence[tf.Operation]) -> None:
     for op in ops:
         if op.type in _ZERO_DERIVATIVE or not tf_internals.has_no_derivative(op.type):
             continue
-        if any(_carries_derivative(t) for t in op.outputs):
+        if any(carries_derivative(t) for t in op.outputs):
             raise errors.NotDifferentiableError(
                 f"op {op.name!r} of type {op.type}, between x and y, has no derivative in "
                 "TensorFlow, so that the Jacobian would miss it. Wrap the computation in "
@@ -82,7 +160,7 @@ def _post_order(target, source_names) -> Iterator[tuple[tf.Operation, list[tf.Te
         if child is None:
             stack.pop()
             yield op, inputs
-        elif _key(child) not in source_names and _op_key(child.op) not in seen:
+        elif key_of(child) not in source_names and _op_key(child.op) not in seen:
             seen.add(_op_key(child.op))
             stack.append((child.op, *_start(child.op, captures_of)))
 
@@ -100,15 +178,35 @@ def _differentiable_inputs(op: tf.Operation, captures_of) -> list[tf.Tensor]:
         outer = captures_of[id(graph)].get(op.outputs[0].name)
         # An eager tensor from outside every graph depends on nothing.
         return [outer] if outer is not None and tf.is_symbolic_tensor(outer) else []
-    return [t for t in op.inputs if _carries_derivative(t)]
+    inputs = [t for t in op.inputs if carries_derivative(t)]
+    if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:
+        reached = graph_memo.memoized(("passes back", op), lambda: _passed_back(op, inputs))
+        return [t for t, is_reached in zip(inputs, reached) if is_reached]
+    return inputs
 
 
-def _carries_derivative(tensor: tf.Tensor) -> bool:
+def _passed_back(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[bool]:
+    """Returns to which inputs a gradient written by hand passes anything back.
+
+    `tf.custom_gradient` makes the results of the function inputs of the op, though it is not
+    through the op that they are differentiated.
+    """
+    with tf_internals.scratch_graph(op.graph).as_default():
+        try:
+            found = tf.gradients(list(op.outputs), list(inputs), stop_gradients=list(op.inputs))
+        except (NotImplementedError, TypeError, ValueError, LookupError):
+            return [True] * len(inputs)  # it was written for other uses, as tf.recompute_grad's
+    return [gradient is not None for gradient in found]
+
+
+def carries_derivative(tensor: tf.Tensor) -> bool:
+    """Returns whether derivatives pass through a tensor of this dtype."""
     dtype = tensor.dtype.base_dtype
     return dtype.is_floating or dtype.is_complex or dtype in (tf.resource, tf.variant)
 
 
-def _key(tensor: tf.Tensor) -> tuple[int, str]:
+def key_of(tensor: tf.Tensor) -> tuple[int, str]:
+    """Returns what identifies a tensor among those of all graphs that are alive."""
     return id(tensor.graph), tensor.name
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tfjac.strategies.base import Cost, Problem, Source, Strategy, Support
 from tfjac.strategies.forward import Forward
+from tfjac.strategies.structural import Structural
 from tfjac.strategies.unstack import Unstack
 from tfjac.strategies.vectorized import Vectorized
 from tfjac.strategies.while_loop import WhileLoop
 
-STRATEGIES: tuple[Strategy, ...] = (Unstack(), WhileLoop(), Vectorized(), Forward())
+STRATEGIES: tuple[Strategy, ...] = (Unstack(), WhileLoop(), Vectorized(), Forward(), Structural())
 
 
 def names() -> tuple[str, ...]:
@@ -23,6 +24,7 @@ __all__ = [
     "Problem",
     "Source",
     "Strategy",
+    "Structural",
     "Support",
     "Unstack",
     "Vectorized",

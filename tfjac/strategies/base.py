@@ -8,8 +8,8 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from tfjac import shapes, sweeps, tf_internals
-from tfjac.graph import subgraph
+from tfjac import graph_memo, shapes, sweeps, tf_internals
+from tfjac.graph import counting, subgraph
 from tfjac.graph.sources import Source
 
 
@@ -18,21 +18,44 @@ class Problem:
     """One target, its sources, and what is wanted: facts about the graph, read when asked for.
 
     Args:
-      y: the target, any shape; `[B, ...]` where `batch`.
-      sources: the sources; `[B, ...]` each where `batch`.
-      batch: per-example Jacobian, which takes it that example b of y uses example b of x alone.
+      y: the target, `[*lead, *y_rest]`.
+      sources: the sources, `[*lead, *x_rest]` each.
+      apart: number of leading axes along which nothing mixes, so that the Jacobian has them once,
+        `[*lead, *y_rest, *x_rest]`: 0 for the whole one, 1 for one per example, more where the
+        graph shows that more axes are kept apart.
       compiled: the graph will be compiled by XLA.
     """
 
     y: tf.Tensor
     sources: tuple[Source, ...]
-    batch: bool
+    apart: int = 0
     compiled: bool = False
 
     @functools.cached_property
     def ops(self) -> list[tf.Operation]:
         """The ops on the way from the sources to y, in topological order."""
-        return subgraph.ops_between(self.y, [t for s in self.sources for t in s.tensors])
+        tensors = [t for s in self.sources for t in s.tensors]
+        key = ("ops", self.y.ref(), *(t.ref() for t in tensors))
+        return graph_memo.memoized(key, lambda: subgraph.ops_between(self.y, tensors))
+
+    @functools.cached_property
+    def chain(self) -> list[tf.Tensor]:
+        """The tensors through which every path from the sources to y runs, in order."""
+        return subgraph.chain(self.ops, [t for s in self.sources for t in s.tensors], self.y)
+
+    @functools.cached_property
+    def flops_per_pass(self) -> float | None:
+        """FLOPs of a forward pass, which a product takes about once more; None if unknown."""
+        return counting.flops_of(self.ops)
+
+    @property
+    def result_bytes(self) -> int | None:
+        """Bytes of the Jacobian by all sources, or None where a size is unknown."""
+        sizes = [shapes.static_size(s.shape[self.apart :]) for s in self.sources]
+        y_size = shapes.static_size(self.y.shape)
+        if y_size is None or None in sizes:
+            return None
+        return y_size * sum(sizes) * self.y.dtype.size
 
     @functools.cached_property
     def inner_nodes(self) -> list[tuple[tf.Operation, tf.compat.v1.NodeDef]]:
@@ -42,13 +65,13 @@ class Problem:
 
     @property
     def rows(self) -> int | None:
-        """Passes that reverse mode needs: entries of y, of one example where batch."""
-        return shapes.static_size(self.y.shape[1:] if self.batch else self.y.shape)
+        """Passes that reverse mode needs: entries of y at one position of the leading axes."""
+        return shapes.static_size(self.y.shape[self.apart :])
 
     @property
     def columns(self) -> int | None:
-        """Passes that forward mode needs: entries of the sources, of one example where batch."""
-        sizes = [shapes.static_size(s.shape[1:] if self.batch else s.shape) for s in self.sources]
+        """Passes that forward mode needs: entries of the sources, likewise."""
+        sizes = [shapes.static_size(s.shape[self.apart :]) for s in self.sources]
         return None if None in sizes else sum(sizes)
 
     @functools.cached_property
@@ -84,13 +107,46 @@ class Cost:
       passes: vector-Jacobian or Jacobian-vector products of the whole batch.
       work: time of all passes, in plain vector-Jacobian products run one after the other.
       graph_ops: ops that the graph gains, roughly; they cost construction and optimization.
-      chunk_size: passes carried at once.
+      chunk_size: passes carried at once, None for all of them.
+      loops: types of ops on the way that a vectorized map runs once for each pass.
+      under_way: how many times `chunk_size` passes may be under way at the same time.
     """
 
     passes: int | None
     work: float
     graph_ops: int
     chunk_size: int | None
+    loops: tuple[str, ...] = ()
+    under_way: int = 1
+
+    def flops(self, problem: Problem) -> float | None:
+        """Returns the FLOPs of all passes, None where sizes are unknown."""
+        if self.passes is None or problem.flops_per_pass is None:
+            return None
+        return self.passes * problem.flops_per_pass
+
+    def memory(self, problem: Problem) -> int | None:
+        """Returns the bytes that are held at once, the result among them; None if unknown.
+
+        The result counts twice, for it is stacked from its rows. A pass is taken to hold all that
+        it computes, and so is the forward pass.
+        """
+        if problem.result_bytes is None or problem.bytes_per_pass is None:
+            return None
+        chunk = self.chunk_size if self.chunk_size is not None else count(self.passes)
+        at_once = min(chunk * self.under_way, count(self.passes))
+        return 2 * problem.result_bytes + (at_once + 1) * problem.bytes_per_pass
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryBudget:
+    """A chunk_size told in bytes: as many passes at once as fit, beside the result.
+
+    Args:
+      bytes: that may be held at once.
+    """
+
+    bytes: int
 
 
 # Bytes that the tensors of the passes carried at once may take where chunk_size is "auto".
@@ -129,7 +185,7 @@ class Strategy(Protocol):
     def build(self, problem: Problem) -> list[tf.Tensor | None]:
         """Adds the ops and returns, for each source, its Jacobian or None where unconnected.
 
-        Shape `y.shape + x.shape`, or `[B] + y.shape[1:] + x.shape[1:]` where `problem.batch`.
+        Shape `y.shape + x.shape[problem.apart:]`.
         """
 
 
@@ -144,16 +200,15 @@ def forward_units(problem: Problem, source: Source) -> sweeps.UnitVectors:
 
 
 def jacobian_shape(problem: Problem, source: Source) -> shapes.Shape:
-    """Returns `y.shape + x.shape`, or `[B] + y.shape[1:] + x.shape[1:]` where batch."""
-    x_shape = source.run_time_shape()
-    return shapes.join(shapes.shape_of(problem.y), x_shape[1:] if problem.batch else x_shape)
+    """Returns `y.shape + x.shape[apart:]`."""
+    return shapes.join(shapes.shape_of(problem.y), source.run_time_shape()[problem.apart :])
 
 
 def from_rows(problem: Problem, source: Source, rows: tf.Tensor) -> tf.Tensor:
     """Returns the Jacobian from its `rows`, `[number of rows, *x.shape]`."""
-    if problem.batch and problem.rows != 1:
+    if problem.apart and problem.rows != 1:
         entries, columns = reverse_units(problem), forward_units(problem, source)
-        rows = tf.reshape(rows, [entries.size, entries.batch, columns.size])
+        rows = tf.reshape(rows, [entries.size, shapes.size_of(entries.lead), columns.size])
         rows = tf.transpose(rows, [1, 0, 2])
     return conjugated(problem, source, tf.reshape(rows, jacobian_shape(problem, source)))
 
@@ -171,8 +226,8 @@ def conjugated(problem: Problem, source: Source, rows: tf.Tensor) -> tf.Tensor:
 def from_columns(problem: Problem, source: Source, columns: tf.Tensor) -> tf.Tensor:
     """Returns the Jacobian from its `columns`, `[number of columns, *y.shape]`."""
     entries, units = reverse_units(problem), forward_units(problem, source)
-    if problem.batch:
-        columns = tf.reshape(columns, [units.size, units.batch, entries.size])
+    if problem.apart:
+        columns = tf.reshape(columns, [units.size, shapes.size_of(units.lead), entries.size])
         columns = tf.transpose(columns, [1, 2, 0])
     else:
         columns = tf.transpose(tf.reshape(columns, [units.size, entries.size]))
@@ -180,9 +235,8 @@ def from_columns(problem: Problem, source: Source, columns: tf.Tensor) -> tf.Ten
 
 
 def _units(problem: Problem, shape: shapes.Shape, dtype: tf.DType) -> sweeps.UnitVectors:
-    if problem.batch:
-        return sweeps.UnitVectors(shape[1:], dtype, shape[0])
-    return sweeps.UnitVectors(shape, dtype, None)
+    lead = shape[: problem.apart] if problem.apart else []
+    return sweeps.UnitVectors(lead, shape[problem.apart :], dtype)
 
 
 def count(passes: int | None) -> int:
@@ -192,11 +246,15 @@ def count(passes: int | None) -> int:
 
 def chunk_size_for(problem: Problem, chunk_size: int | str | None) -> int | None:
     """Returns the passes to carry at once, None for all, where `chunk_size` may be "auto"."""
-    if chunk_size != "auto":
+    if chunk_size == "auto":
+        wanted = CHUNK_BYTES
+    elif isinstance(chunk_size, MemoryBudget):
+        wanted = chunk_size.bytes - 2 * (problem.result_bytes or 0) - (problem.bytes_per_pass or 0)
+    else:
         return chunk_size
     if problem.bytes_per_pass is None:
         return _UNKNOWN_PASSES
-    return max(1, CHUNK_BYTES // max(1, problem.bytes_per_pass))
+    return max(1, wanted // max(1, problem.bytes_per_pass))
 
 
 def vectorized_work(problem: Problem, passes: int) -> float:

@@ -55,7 +55,7 @@ class Forward:
         `base.CHUNK_BYTES`.
     """
 
-    chunk_size: int | str | None = "auto"
+    chunk_size: int | str | None | base.MemoryBudget = "auto"
     name = "forward"
 
     def supports(self, problem: base.Problem) -> base.Support:
@@ -98,6 +98,7 @@ class Forward:
             work,
             graph_ops=8 * len(problem.ops) + 20,
             chunk_size=self._chunk(problem),
+            under_way=sweeps.TURNS_AT_ONCE if _goes_one_by_one(problem) else 1,
         )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:

@@ -34,7 +34,11 @@ class Unstack:
         """Counts one product per row."""
         passes = problem.rows
         return base.Cost(
-            passes, work=passes, graph_ops=passes * (len(problem.ops) + 4), chunk_size=1
+            passes,
+            work=passes,
+            graph_ops=passes * (len(problem.ops) + 4),
+            chunk_size=1,
+            under_way=passes,  # TensorFlow may begin all of them
         )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
@@ -49,6 +53,6 @@ class Unstack:
 
 
 def _stacked(problem: base.Problem, source: base.Source, rows) -> tf.Tensor:
-    rows = tf.stack(rows, axis=1 if problem.batch else 0)
+    rows = tf.stack(rows, axis=problem.apart)
     rows = tf.reshape(rows, base.jacobian_shape(problem, source))
     return base.conjugated(problem, source, rows)

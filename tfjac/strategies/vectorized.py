@@ -9,6 +9,25 @@ import tensorflow as tf
 from tfjac import sweeps
 from tfjac.strategies import base
 
+# Op types for which TensorFlow has no vectorized form of the op or of its gradient, so that the map
+# runs them once for each row. `tests/contracts_test.py` checks each.
+LOOPS = frozenset(
+    {
+        "Conv3D",
+        "CropAndResize",
+        "DepthwiseConv2dNative",
+        "Dilation2D",
+        "GatherNd",
+        "LRN",
+        "MirrorPad",
+        "ResizeBicubic",
+        "ResizeBilinear",
+        "ResizeNearestNeighbor",
+        "ReverseSequence",
+        "TopKV2",
+    }
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Vectorized:
@@ -19,7 +38,7 @@ class Vectorized:
         `base.CHUNK_BYTES`.
     """
 
-    chunk_size: int | str | None = "auto"
+    chunk_size: int | str | None | base.MemoryBudget = "auto"
     name = "vectorized"
 
     def supports(self, problem: base.Problem) -> base.Support:
@@ -28,11 +47,16 @@ class Vectorized:
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row; carried together they cost less each."""
+        loops = tuple(sorted({op.type for op in problem.ops} & LOOPS))
+        rows = base.count(problem.rows)
+        work = base.vectorized_work(problem, rows)
         return base.Cost(
             problem.rows,
-            work=base.vectorized_work(problem, base.count(problem.rows)),
+            # One op that goes one by one holds up the others.
+            work=max(work, base.LOOP_PASS * rows) if loops else work,
             graph_ops=4 * len(problem.ops) + 20,
             chunk_size=self._chunk(problem),
+            loops=loops,
         )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:

@@ -32,6 +32,7 @@ class WhileLoop:
             work=base.LOOP_PASS * base.count(problem.rows),
             graph_ops=len(problem.ops) + 20,
             chunk_size=1,
+            under_way=sweeps.TURNS_AT_ONCE,
         )
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:

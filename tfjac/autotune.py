@@ -1,0 +1,78 @@
+"""Which of several ways is the fastest here, timed once and remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import tensorflow as tf
+
+# How many of the best by plan are timed, and how often each after it is warm.
+CANDIDATES = 3
+_CALLS = 3
+
+
+def fastest(ways: Mapping[str, Callable[[], object]]) -> str:
+    """Returns the name of the way that takes the least time once it is warm.
+
+    Args:
+      ways: what to call, by name; each is called four times, in turns.
+    """
+    for call in ways.values():
+        call()
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(_CALLS):
+        for name, call in ways.items():
+            start = time.perf_counter()
+            call()
+            tf.test.experimental.sync_devices()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return min(best, key=best.__getitem__)
+
+
+def fingerprint(ops: Iterable[tf.Operation], wanted: str) -> str:
+    """Returns what identifies a stretch of graph, what is wanted of it, and this machine.
+
+    Args:
+      ops: in order.
+      wanted: in words.
+    """
+    devices = [device.name for device in tf.config.list_logical_devices()]
+    parts = [tf.__version__, str(os.cpu_count()), *devices, wanted]
+    parts += [f"{op.type} {[str(t.shape) for t in op.outputs]}" for op in ops]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+class Memory:
+    """Choices by fingerprint, in a JSON file.
+
+    Args:
+      path: of the file, which need not exist; None keeps nothing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None):
+        self._path = None if path is None else pathlib.Path(path)
+
+    def get(self, key: str) -> str | None:
+        """Returns the choice; None where there is none, or no file."""
+        return self._read().get(key)
+
+    def put(self, key: str, choice: str) -> None:
+        """Writes a choice; the file is replaced as a whole, so that a reader never sees half."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**self._read(), key: choice}, indent=1, sort_keys=True)
+        with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False) as file:
+            file.write(text + "\n")
+        os.replace(file.name, self._path)
+
+    def _read(self) -> dict[str, str]:
+        if self._path is None or not self._path.exists():
+            return {}
+        return json.loads(self._path.read_text())

@@ -1,0 +1,179 @@
+"""What the graph tells of whole-number tensors: shapes, axes, indices; some entries may be unknown.
+
+TensorFlow folds constants too, but not through `Prod`, `GatherV2` or `Range` of a shape of which
+one size is unknown, and that is how `tf.tensordot` and others compute the sizes they reshape to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+# Larger tensors are data, not sizes.
+_LARGEST = 4096
+
+
+def values(tensor: tf.Tensor) -> np.ndarray | None:
+    """Returns the entries of a tensor, as objects: whole numbers, or None where unknown.
+
+    None altogether where not even the shape can be told.
+    """
+    return _values(tensor, {})
+
+
+def _values(tensor: tf.Tensor, seen: dict[str, np.ndarray | None]) -> np.ndarray | None:
+    if tensor.name not in seen:
+        seen[tensor.name] = None  # of a loop: unknown
+        static = tf.get_static_value(tensor)
+        if static is not None:
+            seen[tensor.name] = np.asarray(static).astype(object)
+        elif tensor.op.type in _FOLD and not tensor.dtype.is_floating:
+            given = [_values(t, seen) for t in tensor.op.inputs]
+            seen[tensor.name] = _FOLD[tensor.op.type](tensor.op, given)
+    return seen[tensor.name]
+
+
+def _shape(op: tf.Operation, given: list) -> np.ndarray | None:
+    shape = op.inputs[0].shape
+    return None if shape.rank is None else np.array(shape.as_list(), object)
+
+
+def _same(op: tf.Operation, given: list) -> np.ndarray | None:
+    return given[0]
+
+
+def _pack(op: tf.Operation, given: list) -> np.ndarray | None:
+    parts = [_blank(t) if g is None else g for g, t in zip(given, op.inputs)]
+    return None if any(p is None for p in parts) else np.stack(parts, op.get_attr("axis"))
+
+
+def _concat(op: tf.Operation, given: list) -> np.ndarray | None:
+    *parts, axis = given
+    parts = [_blank(t) if p is None else p for p, t in zip(parts, op.inputs)]
+    if any(p is None for p in parts) or axis is None:
+        return None
+    return np.concatenate(parts, int(axis))
+
+
+def _blank(tensor: tf.Tensor) -> np.ndarray | None:
+    """Returns unknown entries of the right number, where that is known and small."""
+    size = tensor.shape.num_elements() if tensor.shape.rank is not None else None
+    return None if size is None or size > _LARGEST else np.full(tensor.shape.as_list(), None)
+
+
+def _gather(op: tf.Operation, given: list) -> np.ndarray | None:
+    data, indices, axis = given
+    if data is None or indices is None or axis is None or None in indices.reshape(-1).tolist():
+        return None
+    if op.get_attr("batch_dims"):
+        return None
+    return np.take(data, indices.astype(int), axis=int(axis))
+
+
+def _strided_slice(op: tf.Operation, given: list) -> np.ndarray | None:
+    data, begin, end, strides = given
+    if data is None or data.ndim != 1 or any(g is None for g in (begin, end, strides)):
+        return None
+    if op.get_attr("ellipsis_mask") or op.get_attr("new_axis_mask"):
+        return None
+    first, last, step = (g[0] for g in (begin, end, strides))
+    if op.get_attr("shrink_axis_mask"):
+        return None if first is None else np.array(data[int(first)], object)
+    first = None if op.get_attr("begin_mask") else first
+    return data[slice(first, None if op.get_attr("end_mask") else last, step)]
+
+
+def _product(op: tf.Operation, given: list) -> np.ndarray | None:
+    data, axes = given
+    if data is None or axes is None or data.ndim != 1 or axes.size != 1:
+        return None
+    entries = data.tolist()
+    found = np.array(None if None in entries else int(np.prod(entries)), object)
+    return found[np.newaxis] if op.get_attr("keep_dims") else found
+
+
+def _range(op: tf.Operation, given: list) -> np.ndarray | None:
+    ends = [None if g is None else g.item() for g in given]
+    if None in ends or abs(ends[1] - ends[0]) > _LARGEST:
+        return None
+    return np.arange(*ends).astype(object)
+
+
+def _reshape(op: tf.Operation, given: list) -> np.ndarray | None:
+    data, shape = given[0], op.outputs[0].shape
+    if data is None or not shape.is_fully_defined():
+        return None
+    return data.reshape(shape.as_list())
+
+
+def _of_two(compute: Callable[[int, int], int]) -> Callable:
+    def fold(op: tf.Operation, given: list) -> np.ndarray | None:
+        if any(g is None for g in given):
+            return None
+        one, other = np.broadcast_arrays(given[0], given[1])
+        found = [
+            None if a is None or b is None else compute(a, b)
+            for a, b in zip(one.reshape(-1), other.reshape(-1))
+        ]
+        return np.array(found, object).reshape(one.shape)
+
+    return fold
+
+
+def is_range(tensor: tf.Tensor) -> bool:
+    """Returns whether a tensor is 0, 1, 2, ..., of whatever length."""
+    found = values(tensor)
+    if found is not None:
+        return found.ndim == 1 and found.tolist() == list(range(len(found)))
+    while tensor.op.type in ("Identity", "Cast"):
+        tensor = tensor.op.inputs[0]
+    if tensor.op.type != "Range":
+        return False
+    start, _, step = (values(t) for t in tensor.op.inputs)
+    return start is not None and step is not None and start.item() == 0 and step.item() == 1
+
+
+def _select(op: tf.Operation, given: list) -> np.ndarray | None:
+    condition, one, other = given
+    if condition is None or condition.ndim or condition.item() is None:
+        return None
+    return one if condition.item() else other
+
+
+def _slice(op: tf.Operation, given: list) -> np.ndarray | None:
+    data, begin, size = given
+    if any(g is None or g.ndim != 1 or None in g.tolist() for g in (begin, size)):
+        return None
+    if data is None or data.ndim != 1:
+        return None
+    return data[begin[0] :] if size[0] == -1 else data[begin[0] : begin[0] + size[0]]
+
+
+_FOLD: dict[str, Callable] = {
+    "AddV2": _of_two(lambda a, b: a + b),
+    "Cast": _same,
+    "ConcatV2": _concat,
+    "ExpandDims": _reshape,
+    "FloorDiv": _of_two(lambda a, b: a // b if b else None),
+    "GatherV2": _gather,
+    "Greater": _of_two(lambda a, b: a > b),
+    "GreaterEqual": _of_two(lambda a, b: a >= b),
+    "Identity": _same,
+    "Less": _of_two(lambda a, b: a < b),
+    "LessEqual": _of_two(lambda a, b: a <= b),
+    "Maximum": _of_two(max),
+    "Minimum": _of_two(min),
+    "Mul": _of_two(lambda a, b: a * b),
+    "Pack": _pack,
+    "Prod": _product,
+    "Range": _range,
+    "Reshape": _reshape,
+    "SelectV2": _select,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Squeeze": _reshape,
+    "StridedSlice": _strided_slice,
+    "Sub": _of_two(lambda a, b: a - b),
+}
