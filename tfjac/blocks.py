@@ -28,8 +28,6 @@ def spread(
     rows, columns = shapes.size_of(y_shape[apart:]), shapes.size_of(x_shape[apart:])
     outer, positions = shapes.size_of(head), shapes.size_of(middle)
     whole = shapes.join(y_shape, x_shape[wanted:])
-    if isinstance(rows, int) and isinstance(columns, int) and rows == columns == 1:
-        return tf.reshape(tf.linalg.diag(tf.reshape(blocks, [outer, positions])), whole)
     flat = tf.reshape(blocks, [outer * positions * rows, columns])
     row = tf.range(outer * positions * rows)
     where = tf.stack([row, row // rows % positions], axis=1)

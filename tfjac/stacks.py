@@ -130,8 +130,6 @@ def _written(stacks: Sequence[Scattered], entries: int, positions, dtype) -> tf.
     rows = len(stacks[0].columns)
     shared = all(isinstance(s.values, float) or s.values.shape[0] == 1 for s in stacks)
     count = 1 if shared else positions
-    if len(stacks) == 1 and _is_range(stacks[0].columns, entries):
-        return tf.linalg.diag(_all_values(stacks[0], count, dtype))
     kept = [np.nonzero(stack.columns >= 0)[0] for stack in stacks]
     # All contributions to one row after the other, so that the result is written in order.
     places = np.concatenate([k * entries + s.columns[k] for s, k in zip(stacks, kept)])
