@@ -13,7 +13,7 @@ EXAMPLES = ["matplotlib>=3.7", "rich>=13", "scikit-learn>=1.3"]
 setup(
     name="tfjac",
     version=VERSION,
-    description="Jacobians of TensorFlow graphs: four strategies, one plan, built once",
+    description="Jacobians of TensorFlow graphs: five strategies, one plan, built once",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

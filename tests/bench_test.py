@@ -128,8 +128,10 @@ def record(contender, seconds, peer="tfjac", **fields):
 def test_ratios_are_taken_round_by_round():
     ratio = Ratio.of(record("a", [2.0, 6.0, 9.0]), record("b", [1.0, 2.0, 3.0]))
     assert ratio == Ratio(median=3.0, low=2.5, high=3.0)
-    # A contender timed in one round only is compared in that round.
-    assert Ratio.of(record("a", [8.0]), record("b", [2.0, 100.0])).median == 4.0
+    # A contender timed in one round only is compared with every round of the other.
+    assert Ratio.of(record("a", [8.0]), record("b", [8.0, 2.0, 4.0])).median == 2.0
+    # One that died on the way is compared in the rounds that it had.
+    assert Ratio.of(record("a", [8.0, 8.0]), record("b", [4.0, 4.0, 1.0])).median == 2.0
 
 
 def test_an_outcome_speaks_of_the_best_peer_that_answered_rightly():

@@ -13,7 +13,7 @@ AUTO = "auto"
 _LONGEST_CHAIN = 12
 
 # Graph ops whose construction and optimization weigh as much as one pass; see BUILD_NOTES.md,
-# "Costs of the four strategies".
+# "Costs of the strategies".
 _OPS_PER_PASS = 200
 
 

@@ -81,9 +81,16 @@ class Ratio:
 
     @classmethod
     def of(cls, above: Record, below: Record) -> Ratio:
-        """Returns the ratio of two records of the same rounds."""
-        count = min(len(above.seconds), len(below.seconds))
-        ratios = np.array(above.seconds[:count]) / np.array(below.seconds[:count])
+        """Returns the ratio of two records of the same rounds.
+
+        One that was so slow that it was timed in a single round is compared with every round of the
+        other: in the first round, which it had, memory is touched for the first time.
+        """
+        one, other = np.array(above.seconds), np.array(below.seconds)
+        if 1 < min(len(one), len(other)):
+            count = min(len(one), len(other))
+            one, other = one[:count], other[:count]
+        ratios = one / other
         low, median, high = np.percentile(ratios, [25, 50, 75])
         return cls(float(median), float(low), float(high))
 

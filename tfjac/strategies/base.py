@@ -153,7 +153,7 @@ class MemoryBudget:
 CHUNK_BYTES = 1 << 28
 
 # Work of a turn of a loop, and of a vectorized map to begin with and per pass, in passes written
-# out one by one. See BUILD_NOTES.md, "Costs of the four strategies".
+# out one by one. See BUILD_NOTES.md, "Costs of the strategies".
 LOOP_PASS = 1.3
 _VECTORIZED_START = 1.0
 _VECTORIZED_PASS = 0.85
