@@ -87,7 +87,7 @@ class Ratio:
         other: in the first round, which it had, memory is touched for the first time.
         """
         one, other = np.array(above.seconds), np.array(below.seconds)
-        if 1 < min(len(one), len(other)):
+        if min(len(one), len(other)) > 1:
             count = min(len(one), len(other))
             one, other = one[:count], other[:count]
         ratios = one / other
