@@ -323,6 +323,14 @@ def test_the_rules_and_how_far_they_cover_keras_are_told():
     assert not [line for line in rest if line.startswith("no rule")]
 
 
+def test_what_the_command_needs_is_told(monkeypatch):
+    from tfjac import cli
+
+    monkeypatch.setitem(sys.modules, "tfjac.bench.command", None)
+    with pytest.raises(SystemExit, match=r"pip install 'tfjac\[bench\]'"):
+        cli._bench([])
+
+
 def test_help_is_no_error():
     done = bench("--help")
     assert done.returncode == 0 and "bench" in done.stdout

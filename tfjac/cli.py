@@ -31,7 +31,11 @@ def main() -> None:
 
 
 def _bench(arguments: list[str]) -> None:
-    from tfjac.bench import command  # needs the `bench` extra
-
+    try:
+        from tfjac.bench import command
+    except ImportError as error:
+        sys.exit(
+            f"python -m tfjac bench: {error}. Install what it needs: pip install 'tfjac[bench]'"
+        )
     command.define_own_flags()
     app.run(command.main, ["python -m tfjac bench", *arguments])
