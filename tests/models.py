@@ -355,9 +355,9 @@ _ATTENTION = (
     _keras("MultiHeadAttention.dropout",
            _self_attention(lambda: kl.MultiHeadAttention(2, 3, dropout=0.3)), (3, 4),
            training=True),
-    _keras("GroupedQueryAttention", _self_attention(lambda: kl.GroupQueryAttention(2, 4, 2)),
+    _keras("GroupQueryAttention", _self_attention(lambda: kl.GroupQueryAttention(2, 4, 2)),
            (3, 4)),
-    _keras("GroupedQueryAttention.causal", _self_attention(lambda: kl.GroupQueryAttention(2, 2, 1)),
+    _keras("GroupQueryAttention.causal", _self_attention(lambda: kl.GroupQueryAttention(2, 2, 1)),
            (3, 4), use_causal_mask=True),
     _keras("Attention", _merged(lambda: kl.Attention(use_scale=True)), (3, 4)),
     _keras("Attention.concat", _merged(lambda: kl.Attention(score_mode="concat")), (3, 2)),
@@ -1723,7 +1723,13 @@ _OPEN = (
 )  # fmt: skip
 
 
-MODELS: tuple[Model, ...] = (
+def _exists(name: str) -> bool:
+    """Returns whether the Keras that is installed has the layer that a row is named for."""
+    group, layer, *_ = name.split(".")
+    return group != "keras" or hasattr(kl, layer)
+
+
+_ALL: tuple[Model, ...] = (
     *_CORE,
     *_CONVOLUTIONS,
     *_POOLINGS,
@@ -1741,3 +1747,5 @@ MODELS: tuple[Model, ...] = (
     *_MIXING,
     *_OPEN,
 )
+
+MODELS = tuple(model for model in _ALL if _exists(model.name))
