@@ -69,3 +69,47 @@ def lstm(steps: int, inputs: int, units: int, rows: int) -> int:
     """Returns the same of an LSTM with a dense layer on its last state, by reverse mode."""
     step = 4 * units * (inputs + units)
     return steps * step + units * rows + rows * steps * step
+
+
+def convolution(height: int, width: int, size: int, given: int, out: int) -> int:
+    """Returns the multiply-adds of a padded convolution of a picture with `size` x `size`."""
+    return height * width * size * size * given * out
+
+
+def conv_decoder() -> int:
+    """Returns the same of the net that `workloads.conv_decoder` describes, by forward mode."""
+    dense = 16 * 7 * 7 * 32
+    after = convolution(14, 14, 3, 32, 16) + convolution(28, 28, 3, 16, 1)
+    # The first product of forward mode is the first layer's weight itself.
+    return dense + after + 16 * after
+
+
+def u_net() -> int:
+    """Returns the same of the net that `workloads.u_net` describes, by reverse mode."""
+    head = convolution(16, 16, 3, 1, 8)
+    inner = convolution(8, 8, 3, 8, 16) + convolution(16, 16, 3, 24, 8)
+    last = convolution(16, 16, 3, 8, 1)
+    # The last layer's Jacobian is a band of its weight.
+    return head + inner + last + 256 * (head + inner)
+
+
+def resnet_block() -> int:
+    """Returns the same of the block that `workloads.resnet_block` describes."""
+    one = convolution(8, 8, 3, 8, 8)
+    return 2 * one + 512 * one
+
+
+def transformer(positions: int, width: int, heads: int, inner: int) -> int:
+    """Returns the same of the block that `workloads.transformer` describes.
+
+    Its two halves by themselves, the second a matrix for each position, and their product.
+    """
+    second = 2 * positions * width * inner * (1 + width)
+    both = positions * width * width * positions * width
+    return attention(positions, width, heads) + second + both
+
+
+def vae(inputs: int, hidden: int, latent: int) -> int:
+    """Returns the same of the net that `workloads.vae` describes."""
+    sizes = [inputs, hidden, latent, hidden, inputs]
+    return mlp(sizes) + 2 * inputs * hidden * latent

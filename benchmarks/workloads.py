@@ -184,6 +184,95 @@ def attention(examples: int) -> Model:
     return Model(title, net, shapes, (examples, positions, width), flops)
 
 
+def conv_decoder(examples: int) -> Model:
+    """Returns a dense layer from 16 to pictures, enlarged and convolved twice, to 28x28."""
+
+    def net(f, w, x):
+        x = f.picture(f.relu(x @ w["w0"] + w["b0"]), 7, 7, 32)
+        x = f.relu(f.convolve(f.enlarge(x), w["k0"], padded=True))
+        return f.flatten_image(f.convolve(f.enlarge(x), w["k1"], padded=True))
+
+    shapes = {"w0": (16, 7 * 7 * 32), "b0": (7 * 7 * 32,), "k0": (3, 3, 32, 16)}
+    return Model(
+        f"conv decoder 16 to 28x28, {examples}",
+        net,
+        {**shapes, "k1": (3, 3, 16, 1)},
+        (examples, 16),
+        2.0 * examples * floors.conv_decoder(),
+    )
+
+
+def u_net(examples: int) -> Model:
+    """Returns convolutions of a picture of 16x16 and of half its size, joined, to 16x16."""
+
+    def net(f, w, x):
+        fine = f.relu(f.convolve(f.as_image(x), w["k0"], padded=True))
+        coarse = f.relu(f.convolve(f.max_pool(fine), w["k1"], padded=True))
+        both = f.join(fine, f.enlarge(coarse))
+        out = f.convolve(f.relu(f.convolve(both, w["k2"], padded=True)), w["k3"], padded=True)
+        return f.flatten_image(out)
+
+    shapes = {"k0": (3, 3, 1, 8), "k1": (3, 3, 8, 16), "k2": (3, 3, 24, 8), "k3": (3, 3, 8, 1)}
+    flops = 2.0 * examples * floors.u_net()
+    return Model(f"U-Net 16x16, {examples}", net, shapes, (examples, 16, 16), flops)
+
+
+def resnet_block(examples: int) -> Model:
+    """Returns x + two convolutions of a picture of 8x8 with 8 channels."""
+
+    def net(f, w, x):
+        picture = f.picture(x, 8, 8, 8)
+        inner = f.relu(f.convolve(picture, w["k0"], padded=True))
+        return f.flatten_image(picture + f.convolve(inner, w["k1"], padded=True))
+
+    shapes = {"k0": (3, 3, 8, 8), "k1": (3, 3, 8, 8)}
+    flops = 2.0 * examples * floors.resnet_block()
+    return Model(f"ResNet block 8x8x8, {examples}", net, shapes, (examples, 512), flops)
+
+
+def transformer(examples: int) -> Model:
+    """Returns x + attention(norm(x)), then x + dense(gelu(dense(norm(x))))."""
+    positions, width, heads, inner = 64, 64, 4, 256
+
+    def net(f, w, x):
+        def split(x):
+            return f.reshape(x, (positions, width), (positions, heads, width // heads))
+
+        normal = f.layer_norm(x, 1.0 + w["gain0"], w["offset0"])
+        query, key, value = (split(normal @ w[name]) for name in ("query", "key", "value"))
+        scores = f.einsum("...qhd,...khd->...hqk", query, key) / np.sqrt(width / heads)
+        mixed = f.einsum("...hqk,...khd->...qhd", f.softmax(scores), value)
+        mixed = f.reshape(mixed, (positions, heads, width // heads), (positions, width))
+        x = x + mixed @ w["out"]
+        normal = f.layer_norm(x, 1.0 + w["gain1"], w["offset1"])
+        return x + f.gelu(normal @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"]
+
+    shapes = {name: (width, width) for name in ("query", "key", "value", "out")}
+    shapes |= {f"{name}{i}": (width,) for name in ("gain", "offset") for i in (0, 1)}
+    shapes |= _dense_shapes([width, inner, width])
+    flops = 2.0 * examples * floors.transformer(positions, width, heads, inner)
+    title = f"transformer block {positions}x{width}, {examples}"
+    return Model(title, net, shapes, (examples, positions, width), flops)
+
+
+def vae(examples: int) -> Model:
+    """Returns 784-256-16-256-784, the middle drawn about a mean with a deviation."""
+    inputs, hidden, latent = 784, 256, 16
+
+    def net(f, w, x):
+        h = f.tanh(x @ w["w0"] + w["b0"])
+        z = h @ w["mean"] + f.exp(0.5 * (h @ w["spread"])) * w["noise"]
+        h = f.tanh(z @ w["w1"] + w["b1"])
+        return f.sigmoid(h @ w["w2"] + w["b2"])
+
+    shapes = {"mean": (hidden, latent), "spread": (hidden, latent), "noise": (latent,)}
+    shapes |= {"w0": (inputs, hidden), "b0": (hidden,), "w1": (latent, hidden), "b1": (hidden,)}
+    shapes |= {"w2": (hidden, inputs), "b2": (inputs,)}
+    flops = 2.0 * examples * floors.vae(inputs, hidden, latent)
+    title = f"VAE {inputs}-{hidden}-{latent}-{hidden}-{inputs}, {examples}"
+    return Model(title, net, shapes, (examples, inputs), flops)
+
+
 def lstm(examples: int) -> Model:
     """Returns an LSTM and a dense layer on its last output."""
     steps, inputs, units, outputs = 20, 16, 32, 10
@@ -258,6 +347,11 @@ MODELS = {
     "residual": residual_mlp(128),
     "layernorm": layernorm_mlp(128),
     "attention": attention(8),
+    "transformer": transformer(4),
+    "conv_decoder": conv_decoder(32),
+    "u_net": u_net(16),
+    "resnet_block": resnet_block(32),
+    "vae": vae(32),
     "lstm": lstm(32),
     "full": mlp(
         "sigmoid",

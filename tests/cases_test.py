@@ -27,13 +27,19 @@ STRATEGIES = [name for name in tfjac.strategies.names() if name != "structural"]
 # Which strategies raise UnsupportedError: number -> {strategy or strategy/kind: reason}. Exact.
 _ROWS = "the number of rows is not known while the graph is built"
 _INNER = "a function called with jit_compile=True lies on the way"
+_SIZES = "a size on the way is not known while the graph is built"
+_MIXED = "its examples are not seen to stay apart: the caller says so"
 UNSUPPORTED: dict[int, dict[str, str]] = {
-    2: {"unstack": _ROWS, "vectorized": _INNER, "forward": _INNER},
-    3: {"unstack/full-signature": _ROWS},
-    13: {"unstack/full-signature": _ROWS},
+    2: {"unstack": _ROWS, "vectorized": _INNER, "forward": _INNER, "cross_country": _SIZES},
+    3: {"unstack/full-signature": _ROWS, "cross_country/full-signature": _SIZES}
+    | {"cross_country/batch-signature": _SIZES},
+    13: {"unstack/full-signature": _ROWS, "cross_country/full-signature": _SIZES},
     15: {"unstack": _ROWS},
-    37: {"unstack/full-signature": _ROWS},
+    35: {f"cross_country/{kind}-signature": _SIZES for kind in ("full", "batch")},
+    36: {"cross_country/batch": _MIXED},
+    37: {"unstack/full-signature": _ROWS, "cross_country/batch-signature": _MIXED},
     47: {"unstack": _ROWS, "forward": "the gradient divides by the size of an empty segment"},
+    50: {"cross_country": "complex tensors go by their own conventions"},
     55: {"forward": "the gradient of ResizeBilinear cannot be differentiated again"},
     59: {"unstack/full-signature": _ROWS},
     64: {"unstack/full-signature": _ROWS},

@@ -120,7 +120,7 @@ def test_the_full_job_has_a_row_for_each_strategy_too(mnist_npz, tmp_path):
     assert process.returncode == 0, process.stderr
     found = rows(process.stdout)
     assert found.pop("structural")[0].startswith("refused: ")
-    assert list(found) == ["unstack", "while_loop", "vectorized", "forward"]
+    assert list(found) == ["unstack", "while_loop", "vectorized", "forward", "cross_country"]
     for cells in found.values():
         check_row(cells, "(6, 1, 6, 784)")
     assert "784-8-8-1, sigmoid" in process.stdout

@@ -19,6 +19,7 @@ from tfjac.jacobians import (
     value_and_jacobian,
 )
 from tfjac.products import jvp, vjp
+from tfjac.second_order import hessian
 from tfjac.structure import diag_jacobian, jacobian_sparsity
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "errors",
     "explain_dependence",
     "flags",
+    "hessian",
     "jacobian",
     "jacobian_sparsity",
     "jvp",

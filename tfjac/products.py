@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfjac import errors, problems, sweeps, tapes
+from tfjac.accumulation import directions
 from tfjac.problems import Nested
 from tfjac.strategies import Problem
 
@@ -92,7 +93,8 @@ def jvp(
       UnsupportedError where the gradient of an op cannot be differentiated again.
 
     Cost:
-      About one reverse pass for each target, of a graph twice as large to construct.
+      One forward pass of derivatives for each target; where an op on the way has no local Jacobian
+      of known structure, about one reverse pass, of a graph twice as large to construct.
 
     Example:
       >>> @tf.function
@@ -114,9 +116,22 @@ def jvp(
                     )
                 )
             vectors = _matching("tangents", tangents, xs, [s.value for s in problem.sources])
-            (dy,) = _applied(sweeps.pushforward, problem, vectors)
+            dy = _pushed(problem, vectors)
             pushed.append(tf.zeros_like(y) if dy is None and zeros else dy)
     return tf.nest.pack_sequence_as(ys, pushed)
+
+
+def _pushed(problem: Problem, vectors) -> tf.Tensor | None:
+    if problem.y.dtype.is_complex or any(s.dtype.is_complex for s in problem.sources):
+        return _applied(sweeps.pushforward, problem, vectors)[0]
+
+    def along() -> list[tf.Tensor | None]:
+        found = directions.pushed(problem, vectors)
+        if found is None:
+            (found,) = sweeps.pushforward(problem.y, problem.sources)(*vectors)
+        return [found]
+
+    return tapes.recorded(along, problem.y, problem.ops, vectors)[0]
 
 
 def _applied(linear_map, problem: Problem, vectors) -> list[tf.Tensor | None]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 einsum = jnp.einsum
+exp = jnp.exp
 gelu = functools.partial(jax.nn.gelu, approximate=False)
 matvec = jnp.matmul
 mean = jnp.mean
@@ -48,6 +49,21 @@ def as_image(x: jax.Array) -> jax.Array:
 def flatten_image(x: jax.Array) -> jax.Array:
     """Returns pictures as vectors: height, width, channel."""
     return jnp.reshape(x, (*x.shape[:-3], -1))
+
+
+def picture(x: jax.Array, height: int, width: int, channels: int) -> jax.Array:
+    """Returns vectors as pictures: the inverse of `flatten_image`."""
+    return jnp.reshape(x, (*x.shape[:-1], height, width, channels))
+
+
+def enlarge(x: jax.Array) -> jax.Array:
+    """Returns pictures of twice the height and width, each pixel repeated."""
+    return jnp.repeat(jnp.repeat(x, 2, axis=-3), 2, axis=-2)
+
+
+def join(x: jax.Array, other: jax.Array) -> jax.Array:
+    """Returns the channels of both."""
+    return jnp.concatenate([x, other], axis=-1)
 
 
 def convolve(x: jax.Array, kernel: jax.Array, padded: bool) -> jax.Array:

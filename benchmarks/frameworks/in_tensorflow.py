@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 einsum = tf.einsum
+exp = tf.exp
 gelu = tf.nn.gelu
 matvec = tf.linalg.matvec
 mean = tf.reduce_mean
@@ -47,6 +48,21 @@ def as_image(x: tf.Tensor) -> tf.Tensor:
 def flatten_image(x: tf.Tensor) -> tf.Tensor:
     """Returns pictures as vectors: height, width, channel."""
     return tf.reshape(x, [x.shape[0], -1])
+
+
+def picture(x: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
+    """Returns vectors as pictures: the inverse of `flatten_image`."""
+    return tf.reshape(x, [x.shape[0], height, width, channels])
+
+
+def enlarge(x: tf.Tensor) -> tf.Tensor:
+    """Returns pictures of twice the height and width, each pixel repeated."""
+    return tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2)
+
+
+def join(x: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Returns the channels of both."""
+    return tf.concat([x, other], axis=-1)
 
 
 def convolve(x: tf.Tensor, kernel: tf.Tensor, padded: bool) -> tf.Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 einsum = torch.einsum
+exp = torch.exp
 gelu = functional.gelu
 matvec = torch.mv
 mean = torch.mean
@@ -49,6 +50,21 @@ def as_image(x: torch.Tensor) -> torch.Tensor:
 def flatten_image(x: torch.Tensor) -> torch.Tensor:
     """Returns pictures as vectors: height, width, channel."""
     return torch.movedim(x, -3, -1).flatten(-3)
+
+
+def picture(x: torch.Tensor, height: int, width: int, channels: int) -> torch.Tensor:
+    """Returns vectors as pictures: the inverse of `flatten_image`."""
+    return torch.movedim(x.reshape(*x.shape[:-1], height, width, channels), -1, -3)
+
+
+def enlarge(x: torch.Tensor) -> torch.Tensor:
+    """Returns pictures of twice the height and width, each pixel repeated."""
+    return x.repeat_interleave(2, dim=-2).repeat_interleave(2, dim=-1)
+
+
+def join(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Returns the channels of both."""
+    return torch.cat([x, other], dim=-3)
 
 
 def convolve(x: torch.Tensor, kernel: torch.Tensor, padded: bool) -> torch.Tensor:

@@ -13,6 +13,8 @@ from tfjac import errors
 from tfjac.rules import convolution, indexing, lists, mixing, movement, pointwise, reshaping
 from tfjac.rules.entries import allowed_entries
 from tfjac.rules.kinds import OPAQUE, ZERO, Example, Kind, Local, Rule
+from tfjac.rules.kinds import constant as constants
+from tfjac.rules.mixing import einsum_labels
 
 _TABLE: dict[str, Rule] = {
     **pointwise.TABLE,
@@ -88,6 +90,8 @@ __all__ = [
     "Local",
     "Rule",
     "allowed_entries",
+    "constants",
+    "einsum_labels",
     "has_custom_gradient",
     "op_types",
     "register_rule",

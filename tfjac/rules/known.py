@@ -29,6 +29,9 @@ def _values(tensor: tf.Tensor, seen: dict[str, np.ndarray | None]) -> np.ndarray
         static = tf.get_static_value(tensor)
         if static is not None:
             seen[tensor.name] = np.asarray(static).astype(object)
+        elif tensor.op.type == "BroadcastGradientArgs":
+            given = [_values(t, seen) for t in tensor.op.inputs]
+            seen[tensor.name] = _broadcast_axes(given, tensor.value_index)
         elif tensor.op.type in _FOLD and not tensor.dtype.is_floating:
             given = [_values(t, seen) for t in tensor.op.inputs]
             seen[tensor.name] = _FOLD[tensor.op.type](tensor.op, given)
@@ -120,6 +123,22 @@ def _of_two(compute: Callable[[int, int], int]) -> Callable:
         return np.array(found, object).reshape(one.shape)
 
     return fold
+
+
+def _broadcast_axes(given: list, which: int) -> np.ndarray | None:
+    """Returns the axes over which the gradient of a broadcast operand is summed.
+
+    Those where it has size one, or no axis, as TensorFlow counts them: both of size one too.
+    """
+    if any(g is None or None in g.reshape(-1).tolist() for g in given):
+        return None
+    sizes = [g.reshape(-1).tolist() for g in given]
+    if sizes[0] == sizes[1]:
+        return np.array([], object)
+    rank = max(map(len, sizes))
+    sizes = [[1] * (rank - len(shape)) + shape for shape in sizes]
+    own = sizes[which]
+    return np.array([k for k in range(rank) if own[k] == 1], object)
 
 
 def is_range(tensor: tf.Tensor) -> bool:

@@ -62,7 +62,7 @@ def _matmul_flops(op: tf.Operation) -> float:
     return 2.0 * _size(op.outputs[0]) * (summed or 0)
 
 
-def _labels(op: tf.Operation) -> tuple[list[list[str]], list[str]] | None:
+def einsum_labels(op: tf.Operation) -> tuple[list[list[str]], list[str]] | None:
     """Returns the labels of each axis of the inputs and the output; None for unknown ranks."""
     given, out = op.get_attr("equation").decode().replace(" ", "").split("->")
     shapes = [t.shape for t in op.inputs]
@@ -84,7 +84,7 @@ def _expanded(text: str, hidden: int) -> list[str]:
 
 
 def _einsum(op: tf.Operation, i: int, o: int) -> Local:
-    labels = _labels(op)
+    labels = einsum_labels(op)
     if labels is None:
         return OPAQUE
     given, out = labels[0][i], labels[1]
@@ -100,7 +100,7 @@ def _einsum(op: tf.Operation, i: int, o: int) -> Local:
 
 
 def _einsum_flops(op: tf.Operation) -> float:
-    labels = _labels(op)
+    labels = einsum_labels(op)
     if labels is None:
         return 0.0
     sizes = {

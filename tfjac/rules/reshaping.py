@@ -93,7 +93,7 @@ def _reshape(op: tf.Operation, i: int, o: int) -> Local:
 def _reshape_example(op: tf.Operation, i: int, example: Example) -> Example | None:
     """Follows example b through merged and split axes: flat position p is b = p // stride % B."""
     given, out = op.inputs[0].shape, _reshaped(op)
-    if given.rank is None or out.rank is None:
+    if given.rank is None or out.rank is None or example.axis >= given.rank:
         return None
     direct = dict((b, a) for a, b in _reshape(op, 0, 0).links)
     if example.axis in direct:

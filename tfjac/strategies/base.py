@@ -110,6 +110,8 @@ class Cost:
       chunk_size: passes carried at once, None for all of them.
       loops: types of ops on the way that a vectorized map runs once for each pass.
       under_way: how many times `chunk_size` passes may be under way at the same time.
+      counted_flops: of what will be built, where that is not a number of passes.
+      order: of multiplication, in words, where there is a choice.
     """
 
     passes: int | None
@@ -118,9 +120,13 @@ class Cost:
     chunk_size: int | None
     loops: tuple[str, ...] = ()
     under_way: int = 1
+    counted_flops: float | None = None
+    order: str = ""
 
     def flops(self, problem: Problem) -> float | None:
         """Returns the FLOPs of all passes, None where sizes are unknown."""
+        if self.counted_flops is not None:
+            return self.counted_flops
         if self.passes is None or problem.flops_per_pass is None:
             return None
         return self.passes * problem.flops_per_pass

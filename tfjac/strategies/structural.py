@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from tfjac import rules, shapes, stacks, tf_internals
+from tfjac import rules, shapes, stacks
+from tfjac.accumulation import maps
 from tfjac.graph import dependence, positions, subgraph
 from tfjac.rules import Example, Kind, Local
 from tfjac.stacks import Dense, Scattered
@@ -206,33 +207,13 @@ class _Plan:
 
     def _derivative(self, step: _Step) -> tf.Tensor:
         """Returns the diagonal, `[positions or 1, entries of the output at one position]`."""
-        op, given, out = step.op, step.op.inputs[step.i], step.op.outputs[step.o]
-        if op.type in _ADDED:
+        op, out = step.op, step.op.outputs[step.o]
+        if op.type in maps.ADDS:
             return tf.ones([1, self._entries(out)], self._problem.y.dtype)
-        if given.shape != out.shape or _comes_twice(op, given):
-            # By this input alone, entry by entry, where it is broadcast or comes twice.
-            given = tf.identity(tf.broadcast_to(given, out.shape))
-            inputs = [*op.inputs[: step.i], given, *op.inputs[step.i + 1 :]]
-            out = tf_internals.same_op(op, inputs)[step.o]
-        # Each entry of the output depends on one entry of the input: with a cotangent of ones the
-        # gradient is the diagonal.
-        (found,) = tf.gradients(
-            out,
-            given,
-            tf.ones_like(out),
-            stop_gradients=list(out.op.inputs),
-            unconnected_gradients="zero",
-        )
         # In y's precision all the way, whatever the ops in between have.
-        found = tf.cast(found, self._problem.y.dtype)
+        found = maps.derivative(op, step.i, step.o, self._problem.y.dtype)
         return tf.reshape(found, [self.positions, self._entries(out)])
 
 
 # The gradient of these by all but the first input adds up groups of entries.
 _SCALED_BY_GROUPS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
-# Sums: the derivative by each input is one.
-_ADDED = frozenset({"Add", "AddN", "AddV2", "BiasAdd", "BiasAddV1", "AccumulateNV2"})
-
-
-def _comes_twice(op: tf.Operation, tensor: tf.Tensor) -> bool:
-    return sum(t.ref() == tensor.ref() for t in op.inputs) > 1

@@ -1,0 +1,1 @@
+"""The chain rule as products of local Jacobians, multiplied in the cheapest order."""

@@ -1,0 +1,500 @@
+"""Products of tensors with named axes, multiplied in the cheapest order.
+
+Nothing is added to the graph before a product's tensor is asked for: to compare orders, one makes
+the products of each and asks what they cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import tensorflow as tf
+
+# Examples to reckon with where the graph does not tell how many there are.
+_UNKNOWN_SIZE = 32
+# What moving a byte costs, in floating-point operations of a matrix product; see BUILD_NOTES.md,
+# "cross_country".
+WRITTEN_BYTE = 16.0
+READ_BYTE = 4.0
+# TensorFlow's elementwise kernels broadcast along so many axes.
+_MOST_BROADCAST_AXES = 5
+
+
+class Axis:
+    """An axis that several tensors may share; equal to itself alone.
+
+    Args:
+      size: of it; None where the graph does not tell.
+      length: gives the size at run time where it is unknown.
+      place: where it stood in its tensor; of axes in no other order the first comes first, so that
+        examples do.
+    """
+
+    def __init__(
+        self, size: int | None, length: Callable[[], tf.Tensor] | None = None, place: int = 0
+    ) -> None:
+        self.size = size
+        self.place = place
+        self._length = length
+        self._parts: dict[int, tuple[Axis, Axis]] = {}
+
+    def length(self) -> tf.Tensor | int:
+        """Returns the size as a number, or as a scalar tensor."""
+        return self._length() if self.size is None else self.size
+
+    def parts(self, inner: int) -> tuple[Axis, Axis]:
+        """Returns the two axes that it is split into, the second of size `inner`."""
+        if inner not in self._parts:
+            outer = None if self.size is None else self.size // inner
+            length = lambda: self.length() // inner  # noqa: E731
+            self._parts[inner] = (Axis(outer, length, self.place), Axis(inner, None, self.place))
+        return self._parts[inner]
+
+
+def size_of(axes: Iterable[Axis]) -> float:
+    """Returns the number of entries along axes, unknown sizes guessed."""
+    return float(math.prod(guessed(axis.size) for axis in axes))
+
+
+def guessed(size: int | None) -> int:
+    """Returns a size to reckon with."""
+    return _UNKNOWN_SIZE if size is None else size
+
+
+class Factor:
+    """A tensor whose axes have names, made when it is asked for.
+
+    Args:
+      axes: one for each axis of the tensor, none twice.
+      make: from the order wanted of the axes, makes the tensor in that order.
+      fits: whether it can be made in an order as cheaply; else its axes are moved afterwards.
+      flops: what it takes to make it from those that it needs.
+      needs: the factors that it is made from.
+      moved: what the bytes moved to make it cost, in FLOPs.
+      bytes: of one entry.
+    """
+
+    def __init__(
+        self,
+        axes: Iterable[Axis],
+        make: Callable[[tuple[Axis, ...]], tf.Tensor],
+        fits: Callable[[tuple[Axis, ...]], bool] | None = None,
+        *,
+        flops: float = 0.0,
+        needs: tuple[Factor, ...] = (),
+        moved: float = 0.0,
+        bytes: int = 4,  # noqa: A002
+    ) -> None:
+        self.axes = tuple(axes)
+        self.flops = flops
+        self.needs = needs
+        self.moved = moved
+        self.bytes = bytes
+        self._make = make
+        self._fits = fits
+        self._made: dict[tuple[Axis, ...], tf.Tensor] = {}
+        self._known_fits: dict[tuple[Axis, ...], bool] = {}
+        self.products: dict = {}
+
+    @property
+    def tensor(self) -> tf.Tensor:
+        """The tensor; adds the ops that make it."""
+        return self.in_order(self.axes)
+
+    def fits(self, order: tuple[Axis, ...]) -> bool:
+        """Returns whether its axes are to be had in an order without moving entries."""
+        if self._made:
+            return order in self._made
+        if order == self.axes or self._fits is None:
+            return order == self.axes
+        if order not in self._known_fits:
+            self._known_fits[order] = self._fits(order)
+        return self._known_fits[order]
+
+    def in_order(self, order: tuple[Axis, ...]) -> tf.Tensor:
+        """Returns the tensor with its axes in an order; adds the ops that make it."""
+        if not self._made:
+            first = order if self.fits(order) else self.axes
+            self._made[first] = self._make(first)
+        if order not in self._made:
+            known, tensor = next(iter(self._made.items()))
+            self._made[order] = tf.transpose(tensor, [known.index(axis) for axis in order])
+        return self._made[order]
+
+    @functools.cached_property
+    def size(self) -> float:
+        """Number of entries."""
+        return size_of(self.axes)
+
+    def renamed(self, names: dict[Axis, Axis]) -> Factor:
+        """Returns the same tensor with other names of its axes."""
+        if not any(axis in names for axis in self.axes):
+            return self
+        axes = tuple(names.get(axis, axis) for axis in self.axes)
+        old = dict(zip(axes, self.axes))
+
+        def back(order: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            return tuple(old[axis] for axis in order)
+
+        return Factor(
+            axes,
+            lambda order: self.in_order(back(order)),
+            lambda order: self.fits(back(order)),
+            needs=(self,),
+            bytes=self.bytes,
+        )
+
+    def split(self, axis: Axis, inner: int) -> Factor:
+        """Returns the factor with an axis in two parts."""
+        if axis not in self.axes:
+            return self
+        key = ("split", axis, inner)
+        if key not in self.products:
+            self.products[key] = _split(self, axis, inner)
+        return self.products[key]
+
+
+def _split(factor: Factor, axis: Axis, inner: int) -> Factor:
+    parts = axis.parts(inner)
+    axes = tuple(part for a in factor.axes for part in (parts if a is axis else (a,)))
+
+    def whole(order: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(axis if a is parts[0] else a for a in order if a is not parts[1])
+
+    def fits(order: tuple[Axis, ...]) -> bool:
+        side_by_side = order.index(parts[1]) == order.index(parts[0]) + 1
+        return side_by_side and factor.fits(whole(order))
+
+    def make(order: tuple[Axis, ...]) -> tf.Tensor:
+        return tf.reshape(factor.in_order(whole(order)), shape_of(order))
+
+    return Factor(axes, make, fits, needs=(factor,), bytes=factor.bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Total:
+    """What it takes to make some factors, with all that they are made from.
+
+    Args:
+      flops: floating-point operations.
+      cost: the same with what bytes moved cost.
+      steps: how many factors are made.
+    """
+
+    flops: float
+    cost: float
+    steps: int
+
+
+def total(factors: Iterable[Factor]) -> Total:
+    """Returns the cost of all that factors are made from; what several need counts once."""
+    seen: set[int] = set()
+    waiting, flops, cost = list(factors), 0.0, 0.0
+    while waiting:
+        factor = waiting.pop()
+        if id(factor) in seen:
+            continue
+        seen.add(id(factor))
+        flops += factor.flops
+        cost += factor.flops + factor.moved
+        waiting.extend(factor.needs)
+    return Total(flops, cost, len(seen))
+
+
+def shape_of(axes: Sequence[Axis]) -> tf.Tensor | list[int]:
+    """Returns the shape of a tensor with these axes, to reshape to."""
+    unknown = [a for a in axes if a.size is None]
+    if not unknown:
+        return [a.size for a in axes]
+    if len(unknown) == 1:
+        return [-1 if a.size is None else a.size for a in axes]
+    return tf.stack([a.length() for a in axes])
+
+
+def product(
+    factors: Sequence[Factor], kept: Collection[Axis], order: Sequence[Axis] | None = None
+) -> Factor:
+    """Returns the product of factors, summed over all axes that are not kept.
+
+    Args:
+      factors: one or more.
+      kept: axes that the result keeps, of those that the factors have.
+      order: of the result's axes, where it matters.
+    """
+    kept = frozenset(kept)
+    for one, other in _cheapest(tuple(factors), kept)[1]:
+        rest = [f for f in factors if f is not one and f is not other]
+        factors = [*rest, _pair(one, other, kept.union(*(f.axes for f in rest)))]
+    (found,) = factors
+    return _ordered(_summed(found, kept), order)
+
+
+def _cheapest(factors: tuple[Factor, ...], kept: frozenset[Axis]) -> tuple[float, list]:
+    """Returns the cost and the pairs of the cheapest order, by trying each."""
+    if len(factors) == 1:
+        return 0.0, []
+    if len(factors) == 2:
+        return 0.0, [factors]
+    best: tuple[float, list] = (math.inf, [])
+    for one, other in itertools.combinations(factors, 2):
+        rest = [f for f in factors if f is not one and f is not other]
+        made = _pair(one, other, kept.union(*(f.axes for f in rest)))
+        spent = made.flops + made.moved
+        if spent < best[0]:
+            later, pairs = _cheapest((*rest, made), kept)
+            if len(pairs) == 1:
+                last = _pair(*pairs[0], kept)
+                later = last.flops + last.moved
+            best = min(best, (spent + later, [(one, other), *pairs]), key=lambda b: b[0])
+    return best
+
+
+def _pair(one: Factor, other: Factor, kept: frozenset[Axis]) -> Factor:
+    """Returns the product of two, made once however often it is asked for."""
+    kept = kept.intersection((*one.axes, *other.axes))
+    key = (id(other), kept)
+    if key not in one.products:
+        # The other is kept along, so that its id stays its own.
+        one.products[key] = (_multiplied(one, other, kept), other)
+    return one.products[key][0]
+
+
+def _multiplied(one: Factor, other: Factor, kept: frozenset[Axis]) -> Factor:
+    one, other = (_summed(f, kept.union(g.axes)) for f, g in ((one, other), (other, one)))
+    summed = [a for a in one.axes if a in other.axes and a not in kept]
+    return _matrix_product(one, other, summed) if summed else _elementwise(one, other)
+
+
+def _summed(factor: Factor, kept: Collection[Axis]) -> Factor:
+    """Returns a factor summed over the axes that are not kept."""
+    gone = [i for i, axis in enumerate(factor.axes) if axis not in kept]
+    if not gone:
+        return factor
+    axes = tuple(axis for axis in factor.axes if axis in kept)
+    return Factor(
+        axes,
+        lambda order: tf.reduce_sum(factor.tensor, gone),
+        flops=factor.size,
+        needs=(factor,),
+        moved=READ_BYTE * factor.bytes * factor.size,
+        bytes=factor.bytes,
+    )
+
+
+def _ordered(factor: Factor, order: Sequence[Axis] | None) -> Factor:
+    """Returns a factor with its axes in an order."""
+    if order is None or factor.axes == tuple(order):
+        return factor
+    free = factor.fits(tuple(order))
+    return Factor(
+        order,
+        factor.in_order,
+        factor.fits,
+        needs=(factor,),
+        moved=0.0 if free else (WRITTEN_BYTE + READ_BYTE) * factor.bytes * factor.size,
+        bytes=factor.bytes,
+    )
+
+
+def moved(made: float, *factors: Factor) -> float:
+    """Returns what it costs to read factors and to write `made` entries."""
+    return factors[0].bytes * (WRITTEN_BYTE * made + READ_BYTE * sum(f.size for f in factors))
+
+
+def _elementwise(one: Factor, other: Factor) -> Factor:
+    large, small = (one, other) if one.size >= other.size else (other, one)
+    axes = inserted(large.axes, small.axes)
+    size = size_of(axes)
+
+    def make(order: tuple[Axis, ...]) -> tf.Tensor:
+        return _times(large, small, order)
+
+    def fits(order: tuple[Axis, ...]) -> bool:
+        cheap = size > 4 * large.size  # to move the axes of what is repeated
+        return cheap or large.fits(tuple(axis for axis in order if axis in large.axes))
+
+    return Factor(
+        axes,
+        make,
+        fits,
+        flops=size,
+        needs=(one, other),
+        moved=moved(size, one, other),
+        bytes=one.bytes,
+    )
+
+
+def _times(one: Factor, other: Factor, order: tuple[Axis, ...]) -> tf.Tensor:
+    groups = itertools.groupby(order, lambda a: (a in one.axes, a in other.axes))
+    if len(list(groups)) <= _MOST_BROADCAST_AXES:
+        return along(one, order) * along(other, order)
+    # More than TensorFlow multiplies at once: what one lacks of the other is repeated first.
+    return spread(one, order) * broadcastable(other, order)
+
+
+def broadcastable(factor: Factor, order: tuple[Axis, ...]) -> tf.Tensor:
+    """Returns a tensor that TensorFlow broadcasts to one that has all axes of an order."""
+    groups = itertools.groupby(order, lambda a: a in factor.axes)
+    few = len(list(groups)) <= _MOST_BROADCAST_AXES
+    return along(factor, order) if few else spread(factor, order)
+
+
+def spread(factor: Factor, order: tuple[Axis, ...]) -> tf.Tensor:
+    """Returns the tensor repeated along the axes of an order that it has not."""
+    groups = [list(g) for _, g in itertools.groupby(order, lambda a: a in factor.axes)]
+    having = [group[0] in factor.axes for group in groups]
+    if all(having):
+        return factor.in_order(order)
+    lengths = [length_of(group) for group in groups]
+    shape = [n if has else 1 for n, has in zip(lengths, having)]
+    found = tf.reshape(along(factor, order), shape)
+    if len(groups) <= _MOST_BROADCAST_AXES:
+        found = tf.broadcast_to(found, lengths)
+    else:
+        for k in [k for k, has in enumerate(having) if not has]:
+            parts = [_product(shape[:k]), 1, _product(shape[k + 1 :])]
+            found = tf.tile(tf.reshape(found, parts), [1, lengths[k], 1])
+            shape[k] = lengths[k]
+    return tf.reshape(found, shape_of(order))
+
+
+def length_of(group: Sequence[Axis]) -> tf.Tensor | int:
+    """Returns the number of entries along axes, at run time where it is unknown."""
+    return _product([axis.length() for axis in group])
+
+
+def _product(lengths: Sequence[tf.Tensor | int]) -> tf.Tensor | int:
+    return functools.reduce(lambda a, b: a * b, lengths, 1)
+
+
+def inserted(axes: tuple[Axis, ...], more: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Returns axes, and the others each after the one that it follows among `more`."""
+    found = list(axes)
+    for i, axis in enumerate(more):
+        if axis not in found:
+            before = [k for k, a in enumerate(found) if a in more[:i]]
+            start = before[-1] + 1 if before else 0
+            places = [a.place for a in found[start:]]
+            lower = next((k for k, p in enumerate(places) if p >= axis.place), len(places))
+            found.insert(start + lower, axis)
+    return tuple(found)
+
+
+def along(factor: Factor, axes: Sequence[Axis]) -> tf.Tensor:
+    """Returns the tensor with its axes in an order, and axes of size one for those it has not."""
+    found = factor.in_order(tuple(a for a in axes if a in factor.axes))
+    if len(factor.axes) == len(axes):
+        return found
+    return tf.reshape(found, shape_of([a if a in factor.axes else _ONE for a in axes]))
+
+
+_ONE = Axis(1)
+
+
+def _matrix_product(one: Factor, other: Factor, summed: list[Axis]) -> Factor:
+    """Returns the product of two by matrix products, the axes common to both apart.
+
+    Its axes are those, then those of one alone, then those of the other alone; first come those
+    of the one that has more, as a stack has, and the examples before all.
+    """
+    batch = [a for a in one.axes if a in other.axes and a not in summed]
+    left, right = ([a for a in f.axes if a not in g.axes] for f, g in ((one, other), (other, one)))
+    if (len(left), one.size) < (len(right), other.size):
+        one, other, left, right = other, one, right, left
+    size = size_of([*batch, *left, *right])
+    ways = [
+        _Way(one, other, batch, left, right, summed),
+        _Way(other, one, batch, right, left, summed),
+    ]
+
+    def way_to(order: tuple[Axis, ...]) -> _Way | None:
+        found = (way.in_order(order) for way in ways)
+        return next((way for way in found if way is not None), None)
+
+    return Factor(
+        ways[0].order,
+        lambda order: (way_to(order) or ways[0]).made(),
+        lambda order: way_to(order) is not None,
+        flops=2.0 * size * size_of(summed),
+        needs=(one, other),
+        moved=moved(size, one, other),
+        bytes=one.bytes,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """A way to multiply: `[batch, left, summed]` by `[batch, summed, right]`."""
+
+    one: Factor
+    other: Factor
+    batch: list[Axis]
+    left: list[Axis]
+    right: list[Axis]
+    summed: list[Axis]
+
+    @property
+    def order(self) -> tuple[Axis, ...]:
+        return (*self.batch, *self.left, *self.right)
+
+    def in_order(self, order: tuple[Axis, ...]) -> _Way | None:
+        """Returns the way with axes permuted within their groups to have an order, if it can."""
+        groups, rest = [], list(order)
+        for wanted in (self.batch, self.left, self.right):
+            group, rest = rest[: len(wanted)], rest[len(wanted) :]
+            if set(group) != set(wanted):
+                return None
+            groups.append(group)
+        way = _Way(self.one, self.other, *groups, self.summed)
+        return way if way.order == self.order or way.is_direct() else None
+
+    def is_direct(self) -> bool:
+        """Returns whether both can be had as matrices without moving many entries."""
+        made = size_of(self.order)
+        return all(
+            4 * factor.size < made or _fitting(factor, self.batch, rows, columns) is not None
+            for factor, rows, columns in (
+                (self.one, self.left, self.summed),
+                (self.other, self.summed, self.right),
+            )
+        )
+
+    def made(self) -> tf.Tensor:
+        a, turned_a = _as_matrices(self.one, self.batch, self.left, self.summed)
+        b, turned_b = _as_matrices(self.other, self.batch, self.summed, self.right)
+        found = tf.linalg.matmul(a, b, transpose_a=turned_a, transpose_b=turned_b)
+        same = found.shape.as_list() == [axis.size for axis in self.order]
+        return found if same else tf.reshape(found, shape_of(self.order))
+
+
+def _fitting(factor: Factor, batch, rows, columns) -> bool | None:
+    """Returns whether a factor is to be had as matrices only turned; None where not at all."""
+    batch = [a for a in batch if a in factor.axes]
+    if factor.fits((*batch, *rows, *columns)):
+        return False
+    return True if factor.fits((*batch, *columns, *rows)) else None
+
+
+def _as_matrices(factor: Factor, batch, rows, columns) -> tuple[tf.Tensor, bool]:
+    """Returns `[batch, rows, columns]` and False, or `[batch, columns, rows]` and True."""
+    batch = [a for a in batch if a in factor.axes]
+    is_turned = bool(_fitting(factor, batch, rows, columns))
+    found = factor.in_order(
+        (*batch, *(columns if is_turned else rows), *(rows if is_turned else columns))
+    )
+    groups = [batch] if batch else []
+    groups += [columns, rows] if is_turned else [rows, columns]
+    shape = [_merged(group) for group in groups]
+    if found.shape.as_list() != shape:
+        assert shape.count(None) < 2, "more than one group of axes of unknown size"
+        found = tf.reshape(found, [-1 if size is None else size for size in shape])
+    return found, is_turned
+
+
+def _merged(axes: Sequence[Axis]) -> int | None:
+    sizes = [a.size for a in axes]
+    return None if None in sizes else math.prod(sizes)

@@ -1,0 +1,164 @@
+"""A stretch of graph of which nothing is known, carried as one vectorized map."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfjac import shapes, sweeps
+from tfjac.accumulation import contraction, terms
+from tfjac.accumulation.contraction import Axis, Factor
+from tfjac.accumulation.terms import Refused, Stack, Term
+from tfjac.graph import dependence, subgraph
+from tfjac.rules import Example
+from tfjac.strategies import base, forward, vectorized
+
+# Operations to reckon with for a pass where the graph does not tell.
+_UNKNOWN_FLOPS = 1e8
+# What a pass of a map costs, in passes that are carried by structure.
+_MAPPED = 1.5
+_LOOPED = 2.5
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Vectors to map, in place of unit vectors: `stack[0]`, `stack[1]`, ..."""
+
+    stack: tf.Tensor
+
+    @property
+    def size(self) -> shapes.Size:
+        return shapes.shape_of(self.stack)[0]
+
+    def __getitem__(self, index: tf.Tensor | int) -> tf.Tensor:
+        return tf.gather(self.stack, index)
+
+
+class Opaque:
+    """TensorFlow's own gradient of a stretch of graph, under a vectorized map.
+
+    Args:
+      part: the stretch: its end by its beginning.
+      dtype: of the stacks that are carried.
+    """
+
+    def __init__(self, part: base.Problem, dtype: tf.DType) -> None:
+        self._part = part
+        self._dtype = dtype
+        (self._source,) = part.sources
+        for end in (part.y, self._source):
+            if end.shape.rank is None or not end.shape[1:].is_fully_defined():
+                raise Refused(f"a tensor of shape {end.shape} has unknown sizes")
+        if part.compiled and not base.supports_vectorized_map(part).ok:
+            raise Refused(base.supports_vectorized_map(part).reason)
+
+    @functools.cached_property
+    def can_push(self) -> bool:
+        """Whether it has a pushforward."""
+        if isinstance(self._source.value, tf.Variable):
+            return False
+        strategy = forward.Forward()
+        if not subgraph.WITH_BODY.isdisjoint(op.type for op in self._part.ops):
+            return False  # it would go one by one
+        return strategy.supports(self._part).ok and strategy.cost(self._part).work < math.inf
+
+    @functools.cached_property
+    def _links(self) -> list[tuple[int, int]]:
+        """Pairs of an axis of the end and one of the beginning along which nothing mixes."""
+        found = []
+        begin = self._source.value
+        for a in range(0 if isinstance(begin, tf.Variable) else begin.shape.rank):
+            state = dependence.example_axis(self._part.y, begin, a)
+            alone = isinstance(state, Example) and (state.outer, state.inner) == (1, 1)
+            if alone and state.axis >= 0 and state.sized:
+                found.append((state.axis, a))
+        return found
+
+    def pulled(self, stack: Stack, *, last: bool) -> Stack:
+        """Carries a stack from the end back to the beginning, in one term, `last` or not."""
+        del last
+        return self._mapped(sweeps.pullback, stack, "entries", self._source, self._links)
+
+    def pushed(self, stack: Stack) -> Stack:
+        """Carries a stack from the beginning on to the end."""
+        links = [(a, b) for b, a in self._links]
+        return self._mapped(sweeps.pushforward, stack, "rows", self._part.y, links)
+
+    def _mapped(self, make_map, stack: Stack, side: str, new, links) -> Stack:
+        """Returns the stack after a map to vectors of the shape of `new`."""
+        if not stack:
+            return stack
+        linked = {a for a, _ in links}
+        terms_ = terms.aligned(list(stack))
+        kept = frozenset(
+            axis
+            for k, group in enumerate(getattr(terms_[0], side))
+            for axis in (group if k in linked else ())
+        )
+        term = terms.single(terms_, kept, self._dtype)
+        groups = getattr(term, side)
+        own = terms.flat(groups)
+        other = terms.flat(term.rows if side == "entries" else term.entries)
+        many = [a for a in other if a not in own]
+        given = terms.whole(term, [*many, *own], self._dtype)
+        placed = {b: groups[a] for a, b in links}
+        after = tuple(
+            placed.get(k, () if size == 1 else (Axis(size, self._length(side, k), k),))
+            for k, size in enumerate(new.shape.as_list())
+        )
+        axes = (*many, *terms.flat(after))
+
+        def make(order: tuple[Axis, ...]) -> tf.Tensor:
+            vectors = tf.reshape(given.tensor, shapes.join([-1], self._shape_before(side)))
+            vectors = tf.cast(_with_size(vectors, many), self._dtype_before(side))
+            linear_map = make_map(self._part.y, self._part.sources)
+            if linear_map.function is None:
+                return tf.zeros([axis.length() for axis in order], self._dtype)
+            (found,) = self._run(linear_map, _Rows(vectors))
+            return tf.reshape(tf.cast(found, self._dtype), contraction.shape_of(order))
+
+        looped = any(op.type in vectorized.LOOPS for op in self._part.ops)
+        count = contraction.size_of(many) * (_LOOPED if looped else _MAPPED)
+        factor = Factor(
+            axes,
+            make,
+            flops=count * (self._part.flops_per_pass or _UNKNOWN_FLOPS),
+            needs=(given,),
+            moved=count * contraction.WRITTEN_BYTE * (self._part.bytes_per_pass or 0),
+            bytes=self._dtype.size,
+        )
+        return (Term(*_sides(term, side, after), (factor,)),)
+
+    def _length(self, side: str, k: int) -> Callable[[], tf.Tensor]:
+        """Returns what gives the size of an axis of the other end."""
+        after = {"entries": "rows", "rows": "entries"}[side]
+        return lambda: self._shape_before(after)[k]
+
+    def _shape_before(self, side: str) -> shapes.Shape:
+        return shapes.shape_of(self._part.y) if side == "entries" else self._source.run_time_shape()
+
+    def _dtype_before(self, side: str) -> tf.DType:
+        return self._part.y.dtype if side == "entries" else self._source.dtype
+
+    def _run(self, linear_map, rows: _Rows) -> list[tf.Tensor]:
+        if not base.supports_vectorized_map(self._part).ok:
+            return sweeps.map_in_loop(linear_map, rows)
+        chunk = base.chunk_size_for(self._part, "auto")
+        return sweeps.map_vectorized(linear_map, rows, chunk)
+
+
+def _with_size(vectors: tf.Tensor, many: list[Axis]) -> tf.Tensor:
+    if None in [a.size for a in many]:
+        return vectors
+    count = 1
+    for axis in many:
+        count *= axis.size
+    return tf.ensure_shape(vectors, [count, *vectors.shape[1:]])
+
+
+def _sides(term: Term, side: str, after: terms.Groups) -> tuple[terms.Groups, terms.Groups]:
+    return (term.rows, after) if side == "entries" else (after, term.entries)

@@ -1,0 +1,114 @@
+"""The Jacobian as a product of local ones, multiplied in the cheapest order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac.accumulation import bracketing, contraction, memo, segments, terms
+from tfjac.accumulation.contraction import Factor
+from tfjac.accumulation.terms import Refused, Stack
+from tfjac.strategies import base
+
+# Work of a pass carried with its structure, in passes written out one by one, and what it takes
+# at least. See BUILD_NOTES.md, "Costs of the strategies".
+_PASS = 0.75
+_LEAST_WORK = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossCountry:
+    """Multiplies the Jacobians of the segments of the chain in the cheapest order.
+
+    Rows, columns or both are carried together and keep what structure they have: the identity is
+    never written, nor a diagonal, nor what is the same for all examples more than once. Which
+    order is cheapest is told from the shapes.
+    """
+
+    name = "cross_country"
+
+    def supports(self, problem: base.Problem) -> base.Support:
+        """Says no where an op on the way has no local Jacobian of a known structure."""
+        for part in (problem.y, *(s.value for s in problem.sources)):
+            if part.dtype.is_complex:
+                return base.Support(False, "complex tensors go by their own conventions")
+        try:
+            for source in problem.sources:
+                _accumulated(problem, source)
+        except Refused as refused:
+            return base.Support(False, str(refused))
+        return base.SUPPORTED
+
+    def cost(self, problem: base.Problem) -> base.Cost:
+        """Counts the operations of the order that was found."""
+        found = [_accumulated(problem, source) for source in problem.sources]
+        total = contraction.total(f.factor for f in found if f.factor is not None)
+        one_pass = (problem.flops_per_pass or 0.0) + contraction.WRITTEN_BYTE * (
+            problem.bytes_per_pass or 0
+        )
+        # Each strategy writes the result; what the others spend on that is not counted either.
+        spent = total.cost - contraction.WRITTEN_BYTE * (problem.result_bytes or 0)
+        return base.Cost(
+            None,
+            work=_LEAST_WORK + _PASS * max(spent, 0.0) / max(one_pass, 1.0),
+            graph_ops=2 * total.steps,
+            chunk_size=None,
+            counted_flops=total.flops,
+            order="; ".join(f.order for f in found),
+        )
+
+    def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
+        """Adds the ops of that order."""
+        with memo.seen_by_tapes():
+            return [self._by(problem, source) for source in problem.sources]
+
+    def _by(self, problem: base.Problem, source: base.Source) -> tf.Tensor | None:
+        factor = _accumulated(problem, source).factor
+        if factor is None:
+            return None
+        return tf.reshape(factor.tensor, base.jacobian_shape(problem, source))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Accumulated:
+    """What was planned for one source.
+
+    Args:
+      factor: the Jacobian, not made yet; None where it is zero.
+      order: in which it is multiplied, in words.
+    """
+
+    factor: Factor | None
+    order: str
+
+
+def _accumulated(problem: base.Problem, source: base.Source) -> _Accumulated:
+    key = ("cross_country", problem.y.ref(), source.value.ref(), problem.apart)
+    return memo.memoized(key, lambda: _accumulate(problem, source))
+
+
+def _accumulate(problem: base.Problem, source: base.Source) -> _Accumulated:
+    dtype, apart = problem.y.dtype, problem.apart
+    alone = dataclasses.replace(problem, sources=(source,))
+    if not alone.ops:
+        is_source = problem.y.ref() == source.value.ref()
+        same = terms.written(terms.identity(problem.y), apart, dtype) if is_source else None
+        return _Accumulated(same, "identity" if is_source else "zero")
+    chain = segments.Chain(alone)
+
+    def finished(stack: Stack) -> Factor | None:
+        return terms.written(stack, apart, dtype) if stack else None
+
+    def cost(stack: Stack, i: int, j: int) -> float:
+        if (i, j) == (0, chain.segments):
+            stack = [finished(stack)] if stack else []
+            return contraction.total(stack).cost
+        return segments.cost_of(stack)
+
+    def joined(inner: Stack, outer: Stack) -> Stack:
+        return segments.product(outer, inner, dtype)
+
+    moves = bracketing.Moves(chain.alone, chain.pulled, chain.pushed, joined, cost)
+    best = bracketing.cheapest(chain.segments, moves)
+    return _Accumulated(finished(best.jacobian), best.order)
