@@ -319,6 +319,140 @@ def is_known(op):
         )
 
 
+# What is planned and what is built.
+
+
+def dense_net(sizes, activation=tf.tanh):
+    weights = [
+        tf.constant(np.random.default_rng(k).normal(size=pair) / np.sqrt(pair[0]), tf.float32)
+        for k, pair in enumerate(zip(sizes[:-1], sizes[1:]))
+    ]
+
+    def net(x):
+        for k, weight in enumerate(weights):
+            x = x @ weight
+            x = activation(x) if k < len(weights) - 1 else x
+        return x
+
+    return net, sizes[0]
+
+
+def convolutions():
+    kernel, last = (tf.ones(shape) for shape in ((3, 3, 1, 8), (3, 3, 8, 16)))
+
+    def net(x):
+        x = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME")), 2, 2, "VALID")
+        return tf.reduce_mean(tf.nn.conv2d(x, last, 1, "SAME"), [1, 2])
+
+    return net
+
+
+NETS = {
+    "classifier": (*dense_net([64, 128, 128, 10], tf.nn.relu), "reverse"),
+    "decoder": (*dense_net([8, 64, 128, 256]), "forward"),
+    "autoencoder": (*dense_net([128, 64, 4, 64, 128]), "(reverse) x (reverse)"),
+    "convolutions": (convolutions(), (16, 16, 1), "reverse, pulled back to 0"),
+}
+
+
+def graph_of(name, batch=16):
+    """Returns the graph of a net's Jacobian, that of the net alone, and the plan."""
+    fn, size, _ = NETS[name]
+    spec = tf.TensorSpec([batch, *(size if isinstance(size, tuple) else (size,))], tf.float32)
+    plans = []
+
+    def jacobian(x):
+        y = fn(x)
+        plans.extend(tfjac.plan(y, x, batch=True, strategy="cross_country"))
+        return tfjac.batch_jacobian(y, x, "cross_country")
+
+    whole = in_graph(jacobian).get_concrete_function(spec).graph
+    alone = in_graph(fn).get_concrete_function(spec).graph
+    return whole, alone, plans[0]
+
+
+def profiled(graph):
+    """Returns the FLOPs that TensorFlow's profiler counts."""
+    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
+    options["output"] = "none"
+    found = tf.compat.v1.profiler.profile(graph, options=options).total_float_ops
+    for op in graph.get_operations():
+        if op.type == "BatchMatMulV2" and op.get_attr("adj_x"):
+            # It takes the wrong axis of a factor that is turned for the one that is summed over.
+            *_, right, wrong = op.inputs[0].shape.as_list()
+            found += 2 * op.outputs[0].shape.num_elements() * (right - wrong)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in NETS if name != "convolutions"])
+def test_the_flops_of_the_plan_are_those_of_the_graph(name):
+    whole, alone, plan = graph_of(name)
+    (answer,) = plan.answers
+    built = profiled(whole) - profiled(alone)
+    assert abs(answer.cost.counted_flops / built - 1) < 0.1, (answer.cost.counted_flops, built)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_order_is_the_one_that_an_expert_would_choose(name):
+    _, _, plan = graph_of(name)
+    assert plan.answers[0].cost.order == NETS[name][2]
+    assert NETS[name][2] in plan.explain()
+
+
+def test_no_seed_is_written_and_what_examples_share_is_multiplied_once():
+    whole, alone, _ = graph_of("classifier")
+    count = len(alone.get_operations())
+    added = whole.get_operations()[count:]
+    assert not {op.type for op in added} & {"OneHot", "MatrixDiagV3", "Tile", "BroadcastTo"}
+    products = [op for op in added if op.type in ("MatMul", "BatchMatMulV2")]
+    # The last layer's weight times the mask comes first: two products are left of three.
+    assert len(products) == 2
+
+
+def test_a_linear_map_of_several_layers_is_multiplied_for_all_examples_at_once():
+    net, size = dense_net([16, 32, 8], tf.identity)
+    spec = tf.TensorSpec([64, size], tf.float32)
+    graph = in_graph(lambda x: tfjac.batch_jacobian(net(x), x, "cross_country"))
+    graph = graph.get_concrete_function(spec).graph
+    products = [op for op in graph.get_operations() if op.type == "MatMul"]
+    assert products[-1].outputs[0].shape.num_elements() == 16 * 8
+
+
+def test_several_sources_share_the_work_that_they_have_in_common():
+    net, size = dense_net([16, 32, 64, 8])
+    flops = []
+
+    @in_graph
+    def run(x):
+        first = tf.identity(x)
+        h = tf.sin(first)
+        y = net(h)
+        for sources in ([x], [h], [x, h]):
+            (plan,) = tfjac.plan(y, sources, batch=True, strategy="cross_country")
+            flops.append(plan.answers[0].cost.counted_flops)
+        return y
+
+    run(tf.zeros([4, size]))
+    assert flops[2] < 1.3 * max(flops[:2])
+
+
+def test_the_memory_that_is_held_is_told_and_kept_to():
+    net, size = dense_net([64, 128, 128, 64])
+
+    @in_graph
+    def run(x):
+        y = net(x)
+        (alone,) = tfjac.plan(y, x, batch=True, strategy="cross_country")
+        held = alone.answers[0].cost.memory(alone.problem)
+        assert held > 512 * 64 * (64 + 128) * 4
+        with pytest.raises(tfjac.errors.UnsupportedError, match="memory_budget"):
+            tfjac.plan(y, x, batch=True, strategy="cross_country", memory_budget=held - 1)
+        assert tfjac.plan(y, x, batch=True, strategy="cross_country", memory_budget=held)
+        return y
+
+    run(tf.zeros([512, size]))
+
+
 # Models.
 
 

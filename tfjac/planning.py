@@ -42,9 +42,14 @@ class Answer:
         if not self.support.ok:
             return f"{name} refused: {self.support.reason}"
         cost = self.cost
-        parts = [
-            f"passes {'unknown' if cost.passes is None else cost.passes}",
-            f"at once {'all' if cost.chunk_size is None else cost.chunk_size}",
+        if cost.order:
+            parts = [cost.order]
+        else:
+            parts = [
+                f"passes {'unknown' if cost.passes is None else cost.passes}",
+                f"at once {'all' if cost.chunk_size is None else cost.chunk_size}",
+            ]
+        parts += [
             f"{_amount(cost.flops(problem))}FLOP",
             f"{_amount(cost.memory(problem))}B held",
             f"about {cost.graph_ops} graph ops",

@@ -183,17 +183,19 @@ class Total:
       flops: floating-point operations.
       cost: the same with what bytes moved cost.
       steps: how many factors are made.
+      bytes: of the largest factor and of those that it is made from: what is held at once.
     """
 
     flops: float
     cost: float
     steps: int
+    bytes: float
 
 
 def total(factors: Iterable[Factor]) -> Total:
     """Returns the cost of all that factors are made from; what several need counts once."""
     seen: set[int] = set()
-    waiting, flops, cost = list(factors), 0.0, 0.0
+    waiting, flops, cost, held = list(factors), 0.0, 0.0, 0.0
     while waiting:
         factor = waiting.pop()
         if id(factor) in seen:
@@ -201,8 +203,9 @@ def total(factors: Iterable[Factor]) -> Total:
         seen.add(id(factor))
         flops += factor.flops
         cost += factor.flops + factor.moved
+        held = max(held, factor.bytes * (factor.size + sum(f.size for f in factor.needs)))
         waiting.extend(factor.needs)
-    return Total(flops, cost, len(seen))
+    return Total(flops, cost, len(seen), held)
 
 
 def shape_of(axes: Sequence[Axis]) -> tf.Tensor | list[int]:

@@ -111,6 +111,7 @@ class Cost:
       loops: types of ops on the way that a vectorized map runs once for each pass.
       under_way: how many times `chunk_size` passes may be under way at the same time.
       counted_flops: of what will be built, where that is not a number of passes.
+      counted_bytes: held at once, likewise, besides the result.
       order: of multiplication, in words, where there is a choice.
     """
 
@@ -121,6 +122,7 @@ class Cost:
     loops: tuple[str, ...] = ()
     under_way: int = 1
     counted_flops: float | None = None
+    counted_bytes: float | None = None
     order: str = ""
 
     def flops(self, problem: Problem) -> float | None:
@@ -139,6 +141,8 @@ class Cost:
         """
         if problem.result_bytes is None or problem.bytes_per_pass is None:
             return None
+        if self.counted_bytes is not None:
+            return 2 * problem.result_bytes + problem.bytes_per_pass + int(self.counted_bytes)
         chunk = self.chunk_size if self.chunk_size is not None else count(self.passes)
         at_once = min(chunk * self.under_way, count(self.passes))
         return 2 * problem.result_bytes + (at_once + 1) * problem.bytes_per_pass

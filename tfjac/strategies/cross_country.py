@@ -55,6 +55,7 @@ class CrossCountry:
             graph_ops=2 * total.steps,
             chunk_size=None,
             counted_flops=total.flops,
+            counted_bytes=total.bytes,
             order="; ".join(f.order for f in found),
         )
 
