@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfjac import errors, problems, sweeps, tapes
 from tfjac.accumulation import directions
 from tfjac.problems import Nested
-from tfjac.strategies import Problem
+from tfjac.strategies import Problem, forward
 
 
 @tf.autograph.experimental.do_not_convert
@@ -128,6 +128,9 @@ def _pushed(problem: Problem, vectors) -> tf.Tensor | None:
     def along() -> list[tf.Tensor | None]:
         found = directions.pushed(problem, vectors)
         if found is None:
+            support = forward.second_gradients(problem)
+            if not support.ok:
+                raise errors.UnsupportedError(f"jvp: {support.reason}. Use vjp, or jacobian.")
             (found,) = sweeps.pushforward(problem.y, problem.sources)(*vectors)
         return [found]
 

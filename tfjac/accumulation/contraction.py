@@ -20,6 +20,9 @@ _UNKNOWN_SIZE = 32
 # "cross_country".
 WRITTEN_BYTE = 16.0
 READ_BYTE = 4.0
+# Steps from one factor to the next at which its axes stay in their order: between, each makes those
+# that it needs in the order that suits it.
+_FLIGHT = 32
 # TensorFlow's elementwise kernels broadcast along so many axes.
 _MOST_BROADCAST_AXES = 5
 
@@ -76,6 +79,7 @@ class Factor:
       needs: the factors that it is made from.
       moved: what the bytes moved to make it cost, in FLOPs.
       bytes: of one entry.
+      is_mask: of zeros and ones: what it multiplies is chosen, so that zero times infinity is zero.
     """
 
     def __init__(
@@ -88,15 +92,18 @@ class Factor:
         needs: tuple[Factor, ...] = (),
         moved: float = 0.0,
         bytes: int = 4,  # noqa: A002
+        is_mask: bool = False,
     ) -> None:
         self.axes = tuple(axes)
         self.flops = flops
         self.needs = needs
         self.moved = moved
         self.bytes = bytes
+        self.is_mask = is_mask
         self._make = make
         self._fits = fits
         self._made: dict[tuple[Axis, ...], tf.Tensor] = {}
+        self._depth = 1 + max((need._depth for need in needs), default=-1)
         self._known_fits: dict[tuple[Axis, ...], bool] = {}
         self.products: dict = {}
 
@@ -109,7 +116,7 @@ class Factor:
         """Returns whether its axes are to be had in an order without moving entries."""
         if self._made:
             return order in self._made
-        if order == self.axes or self._fits is None:
+        if order == self.axes or self._fits is None or self._is_landing:
             return order == self.axes
         if order not in self._known_fits:
             self._known_fits[order] = self._fits(order)
@@ -118,12 +125,32 @@ class Factor:
     def in_order(self, order: tuple[Axis, ...]) -> tf.Tensor:
         """Returns the tensor with its axes in an order; adds the ops that make it."""
         if not self._made:
+            self._make_landings()
             first = order if self.fits(order) else self.axes
             self._made[first] = self._make(first)
         if order not in self._made:
             known, tensor = next(iter(self._made.items()))
             self._made[order] = tf.transpose(tensor, [known.index(axis) for axis in order])
         return self._made[order]
+
+    @property
+    def _is_landing(self) -> bool:
+        return self._depth > 0 and self._depth % _FLIGHT == 0
+
+    def _make_landings(self) -> None:
+        """Makes what lies deep below, the deepest first, so that Python need not go all the way."""
+        if self._depth <= _FLIGHT:
+            return
+        seen, waiting, found = {id(self)}, list(self.needs), []
+        while waiting:
+            factor = waiting.pop()
+            if id(factor) not in seen and not factor._made:
+                seen.add(id(factor))
+                waiting.extend(factor.needs)
+                if factor._is_landing:
+                    found.append(factor)
+        for factor in sorted(found, key=lambda f: f._depth):
+            factor.in_order(factor.axes)
 
     @functools.cached_property
     def size(self) -> float:
@@ -146,6 +173,7 @@ class Factor:
             lambda order: self.fits(back(order)),
             needs=(self,),
             bytes=self.bytes,
+            is_mask=self.is_mask,
         )
 
     def split(self, axis: Axis, inner: int) -> Factor:
@@ -172,7 +200,7 @@ def _split(factor: Factor, axis: Axis, inner: int) -> Factor:
     def make(order: tuple[Axis, ...]) -> tf.Tensor:
         return tf.reshape(factor.in_order(whole(order)), shape_of(order))
 
-    return Factor(axes, make, fits, needs=(factor,), bytes=factor.bytes)
+    return Factor(axes, make, fits, needs=(factor,), bytes=factor.bytes, is_mask=factor.is_mask)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +220,14 @@ class Total:
     bytes: float
 
 
-def total(factors: Iterable[Factor]) -> Total:
-    """Returns the cost of all that factors are made from; what several need counts once."""
-    seen: set[int] = set()
+def total(factors: Iterable[Factor], made: Iterable[Factor] = ()) -> Total:
+    """Returns the cost of all that factors are made from; what several need counts once.
+
+    Args:
+      factors: to be made.
+      made: which are there already, and do not count.
+    """
+    seen = {id(factor) for factor in made}
     waiting, flops, cost, held = list(factors), 0.0, 0.0, 0.0
     while waiting:
         factor = waiting.pop()
@@ -300,6 +333,7 @@ def _ordered(factor: Factor, order: Sequence[Axis] | None) -> Factor:
         needs=(factor,),
         moved=0.0 if free else (WRITTEN_BYTE + READ_BYTE) * factor.bytes * factor.size,
         bytes=factor.bytes,
+        is_mask=factor.is_mask,
     )
 
 
@@ -328,15 +362,24 @@ def _elementwise(one: Factor, other: Factor) -> Factor:
         needs=(one, other),
         moved=moved(size, one, other),
         bytes=one.bytes,
+        is_mask=one.is_mask and other.is_mask,
     )
 
 
 def _times(one: Factor, other: Factor, order: tuple[Axis, ...]) -> tf.Tensor:
     groups = itertools.groupby(order, lambda a: (a in one.axes, a in other.axes))
-    if len(list(groups)) <= _MOST_BROADCAST_AXES:
-        return along(one, order) * along(other, order)
+    few = len(list(groups)) <= _MOST_BROADCAST_AXES
     # More than TensorFlow multiplies at once: what one lacks of the other is repeated first.
-    return spread(one, order) * broadcastable(other, order)
+    a = along(one, order) if few else spread(one, order)
+    b = along(other, order) if few else broadcastable(other, order)
+    if one.is_mask == other.is_mask:
+        return a * b
+    mask, values = (a, b) if one.is_mask else (b, a)
+    if len(order) > _MOST_BROADCAST_AXES:
+        both = (one, other) if one.is_mask else (other, one)
+        mask, values = (tf.reshape(spread(factor, order), [-1]) for factor in both)
+    found = tf.where(mask > 0, values, tf.zeros([], values.dtype))
+    return tf.reshape(found, shape_of(order)) if found.shape.rank != len(order) else found
 
 
 def broadcastable(factor: Factor, order: tuple[Axis, ...]) -> tf.Tensor:

@@ -149,7 +149,7 @@ def _other(op: tf.Operation, j: int, o: int, rows: Groups, dtype: tf.DType) -> F
     lead = len(rows) - other.shape.rank
     axes = [
         () if size == 1 and rows[a + lead] else rows[a + lead]
-        for a, size in enumerate(other.shape.as_list())
+        for a, size in enumerate(terms.sizes_of(other))
     ]
     divides = op.type != "Mul"
     return _factor(lambda: 1.0 / tf.cast(other, dtype) if divides else other, axes, dtype)
@@ -240,14 +240,14 @@ def _by_labels(op, i: int, inputs, out, dtype: tf.DType) -> Steps | None:
     sizes: dict[str, list[tuple[int | None, tf.Tensor, int]]] = {}
     tensors = [*op.inputs, op.outputs[0]]
     for labels, tensor in zip((*inputs, out), tensors):
-        for place, (label, size) in enumerate(zip(labels, tensor.shape.as_list())):
+        for place, (label, size) in enumerate(zip(labels, terms.sizes_of(tensor))):
             sizes.setdefault(label, []).append((size, tensor, place))
     axes = {label: _axis_of(found) for label, found in sizes.items()}
 
     def groups(labels, tensor) -> Groups:
         return tuple(
             () if size == 1 else (axes[label],)
-            for label, size in zip(labels, tensor.shape.as_list())
+            for label, size in zip(labels, terms.sizes_of(tensor))
         )
 
     rows = groups(out, op.outputs[0])
@@ -377,17 +377,18 @@ def _padded(tensor: tf.Tensor, before: int, after: int) -> tf.Tensor:
 def _reshape(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
     """Axes are merged and split: all stays apart, by the parts that both shapes share."""
     try:
-        rows, entries = _common_parts(op.outputs[o], op.inputs[i])
+        rows, entries = _common_parts(op)
     except terms.Refused:
         return _reshape_natively(op, i, o, found)
     return _term(rows, entries)
 
 
-def _common_parts(out: tf.Tensor, given: tf.Tensor) -> tuple[Groups, Groups]:
-    """Returns, for each axis of two tensors of as many entries, the parts that both share."""
-    tensors, places = (out, given), [out.shape.rank - 1, given.shape.rank - 1]
-    groups: tuple[list, list] = ([[] for _ in out.shape], [[] for _ in given.shape])
-    left = [list(t.shape.as_list()) for t in tensors]
+def _common_parts(op: tf.Operation) -> tuple[Groups, Groups]:
+    """Returns, for each axis of a Reshape's output and input, the parts that both share."""
+    tensors = (op.outputs[0], op.inputs[0])
+    left = [rules.reshaped(op).as_list(), tensors[1].shape.as_list()]
+    places = [len(shape) - 1 for shape in left]
+    groups: tuple[list, list] = ([[] for _ in left[0]], [[] for _ in left[1]])
     while True:
         for k in (0, 1):
             while places[k] >= 0 and left[k][places[k]] == 1:
@@ -482,7 +483,7 @@ def _blocks(op, block, edges, image: tf.Tensor, batch: tf.Tensor, *, pull_is_cro
 
 
 def _native(op: tf.Operation, i: int, o: int, links, pull, push, flops: float) -> Native:
-    out, given = (tuple(t.shape.as_list()) for t in (op.outputs[o], op.inputs[i]))
+    out, given = (tuple(terms.sizes_of(t)) for t in (op.outputs[o], op.inputs[i]))
     return Native(out, given, tuple(links), pull, push, flops)
 
 

@@ -62,8 +62,9 @@ class Opaque:
         if isinstance(self._source.value, tf.Variable):
             return False
         strategy = forward.Forward()
-        if not subgraph.WITH_BODY.isdisjoint(op.type for op in self._part.ops):
-            return False  # it would go one by one
+        types = {op.type for op in self._part.ops}
+        if not types.isdisjoint(subgraph.WITH_BODY | forward.POOLS):
+            return False  # one by one, or wrong
         return strategy.supports(self._part).ok and strategy.cost(self._part).work < math.inf
 
     @functools.cached_property
@@ -93,7 +94,7 @@ class Opaque:
         if not stack:
             return stack
         linked = {a for a, _ in links}
-        terms_ = terms.aligned(list(stack))
+        terms_ = terms.aligned(list(stack), self._dtype)
         kept = frozenset(
             axis
             for k, group in enumerate(getattr(terms_[0], side))
@@ -145,10 +146,19 @@ class Opaque:
         return self._part.y.dtype if side == "entries" else self._source.dtype
 
     def _run(self, linear_map, rows: _Rows) -> list[tf.Tensor]:
-        if not base.supports_vectorized_map(self._part).ok:
+        is_mapped = base.supports_vectorized_map(self._part).ok
+        if not is_mapped or any(_repeats_a_label(op) for op in self._part.ops):
             return sweeps.map_in_loop(linear_map, rows)
         chunk = base.chunk_size_for(self._part, "auto")
         return sweeps.map_vectorized(linear_map, rows, chunk)
+
+
+def _repeats_a_label(op: tf.Operation) -> bool:
+    """Returns whether it is an Einsum whose gradient TensorFlow 2.21 cannot vectorize."""
+    if op.type != "Einsum":
+        return False
+    texts = op.get_attr("equation").decode().replace(".", "").replace("->", ",").split(",")
+    return any(len(set(text)) < len(text) for text in texts)
 
 
 def _with_size(vectors: tf.Tensor, many: list[Axis]) -> tf.Tensor:

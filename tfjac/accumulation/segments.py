@@ -28,16 +28,16 @@ _FACTORS = frozenset(
 
 def product(outer: Stack, inner: Stack, dtype: tf.DType) -> Stack:
     """Returns the Jacobian of one map after another."""
-    return terms.total(_products(outer, inner), dtype, merge=False)
+    return terms.total(_products(outer, inner, dtype), dtype, merge=False)
 
 
-def _products(outer: Stack, inner: Stack) -> list[Term]:
-    return [terms.composed(one, other) for one in outer for other in inner]
+def _products(outer: Stack, inner: Stack, dtype: tf.DType) -> list[Term]:
+    return [terms.composed(one, other, dtype) for one in outer for other in inner]
 
 
-def cost_of(stack: Stack) -> float:
-    """Returns what it costs to make all factors of a stack."""
-    return contraction.total(f for term in stack for f in term.factors).cost
+def cost_of(stack: Stack, made: Sequence[contraction.Factor] = ()) -> float:
+    """Returns what it costs to make all factors of a stack, where some are made already."""
+    return contraction.total((f for term in stack for f in term.factors), made).cost
 
 
 def _identity(tensor: tf.Tensor) -> Stack:
@@ -206,7 +206,7 @@ class _Piece:
         def ways(given: Stack) -> Iterator[Stack]:
             yield self._swept_back(given, last=last)
             if self._alone is not None:
-                yield self._total(_products(given, self._alone), merge=not last)
+                yield self._total(_products(given, self._alone, self._dtype), merge=not last)
 
         return self._cheapest(stack, ways, last)
 
@@ -216,7 +216,7 @@ class _Piece:
         def ways(given: Stack) -> Iterator[Stack]:
             yield self._swept_on(given)
             if self._alone is not None:
-                yield self._total(_products(self._alone, given), merge=True)
+                yield self._total(_products(self._alone, given, self._dtype), merge=True)
 
         return self._cheapest(stack, ways, "on")
 
@@ -224,7 +224,9 @@ class _Piece:
         key = (kind, *(id(term) for term in stack))
         if key not in self._known:
             found = [made for given in self._forms(stack) for made in ways(given)]
-            self._known[key] = (min(found, key=cost_of), stack)
+            there = [f for term in stack for f in term.factors]
+            best = found[0] if len(found) == 1 else min(found, key=lambda s: cost_of(s, there))
+            self._known[key] = (best, stack)
         return self._known[key][0]
 
     def _forms(self, stack: Stack) -> list[Stack]:

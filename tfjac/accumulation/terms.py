@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfjac import rules
 from tfjac.accumulation import contraction
 from tfjac.accumulation.contraction import Axis, Factor
 
@@ -66,6 +68,8 @@ class Term:
 
     def renamed(self, names: dict[Axis, Axis]) -> Term:
         """Returns the same with other names of axes."""
+        if all(old is new for old, new in names.items()):
+            return self
         return Term(
             _renamed(self.rows, names),
             _renamed(self.entries, names),
@@ -106,10 +110,17 @@ def axes_of(tensor: tf.Tensor) -> Groups:
     """
     if tensor.shape.rank is None:
         raise Refused(f"{tensor.name!r} is of unknown rank")
+    shape = sizes_of(tensor)
     return tuple(
         () if size == 1 else (Axis(size, functools.partial(_length, tensor, i), i),)
-        for i, size in enumerate(tensor.shape.as_list())
+        for i, size in enumerate(shape)
     )
+
+
+def sizes_of(tensor: tf.Tensor) -> list[int | None]:
+    """Returns the sizes of a tensor's axes, those too that TensorFlow does not fold."""
+    is_told = tensor.op.type == "Reshape" and tensor.op.inputs[0].shape.rank is not None
+    return (rules.reshaped(tensor.op) if is_told else tensor.shape).as_list()
 
 
 def _length(tensor: tf.Tensor, axis: int) -> tf.Tensor:
@@ -126,40 +137,81 @@ def _renamed(groups: Groups, names: dict[Axis, Axis]) -> Groups:
     return tuple(tuple(names.get(a, a) for a in group) for group in groups)
 
 
-def matched(one: Term, other: Term, sides: tuple[str, str]) -> tuple[Term, Term]:
+def matched(one: Term, other: Term, sides: tuple[str, str], dtype: tf.DType) -> tuple[Term, Term]:
     """Returns two terms with one's `sides[0]` and the other's `sides[1]` split alike.
 
-    Raises:
-      Refused: their axes have no parts in common.
+    Where an axis has been split in two ways that have no parts in common it is put together again,
+    and is not diagonal any more.
     """
     for place in range(len(getattr(one, sides[0]))):
-        i = 1
-        while True:
-            a, b = getattr(one, sides[0])[place], getattr(other, sides[1])[place]
-            if i > max(len(a), len(b)):
-                break
-            if i > len(a) or i > len(b):
-                raise Refused("axes that have no parts in common")
-            inner, outer = a[-i].size, b[-i].size
-            if inner != outer:
-                if outer is not None and (inner is None or inner % outer == 0):
-                    one = one.split(a[-i], outer)
-                elif inner is not None and (outer is None or outer % inner == 0):
-                    other = other.split(b[-i], inner)
-                else:
-                    raise Refused("axes that have no parts in common")
-            i += 1
+        split = _split_alike(one, other, sides, place)
+        if split is None:
+            split = (_put_together(one, sides[0], place, dtype),
+                     _put_together(other, sides[1], place, dtype))  # fmt: skip
+        one, other = split
+        if len(getattr(one, sides[0])[place]) != len(getattr(other, sides[1])[place]):
+            raise Refused("an axis of which the graph does not tell whether its size is one")
     return one, other
 
 
-def composed(outer: Term, inner: Term) -> Term:
+def _split_alike(one: Term, other: Term, sides, place: int) -> tuple[Term, Term] | None:
+    i = 1
+    while True:
+        a, b = getattr(one, sides[0])[place], getattr(other, sides[1])[place]
+        if i > max(len(a), len(b)):
+            return one, other
+        if i > len(a) or i > len(b):
+            return None
+        inner, outer = a[-i].size, b[-i].size
+        # Of an unknown size, the last part is what is left.
+        is_rest = None in (inner, outer) and i == len(a) == len(b)
+        if inner != outer and not is_rest:
+            if outer is not None and (inner is None or inner % outer == 0):
+                one = one.split(a[-i], outer)
+            elif inner is not None and (outer is None or outer % inner == 0):
+                other = other.split(b[-i], inner)
+            else:
+                return None
+        i += 1
+
+
+def _put_together(term: Term, side: str, place: int, dtype: tf.DType) -> Term:
+    """Returns the term with one axis, that is not diagonal, for an axis of the tensor."""
+    for axis in getattr(term, side)[place]:
+        if axis in term.diagonal:
+            term = undiagonal(term, axis, dtype, side)
+    groups = getattr(term, side)
+    axes = groups[place]
+    if len(axes) < 2:
+        return term
+    if None in [axis.size for axis in axes]:
+        raise Refused("an axis of unknown size that is split in two ways")
+    having = [f for f in term.factors if not set(axes).isdisjoint(f.axes)]
+    rest = [f for f in term.factors if f not in having]
+    others = [a for a in functools.reduce(contraction.inserted, (f.axes for f in having), ())
+              if a not in axes]  # fmt: skip
+    part = dataclasses.replace(term, factors=tuple(having), scale=1.0)
+    given = whole(part, [*others, *axes], dtype)
+    whole_axis = Axis(math.prod(axis.size for axis in axes), None, axes[0].place)
+    new = Factor(
+        (*others, whole_axis),
+        lambda order: tf.reshape(given.in_order(given.axes), contraction.shape_of(order)),
+        needs=(given,),
+        bytes=dtype.size,
+    )
+    after = tuple((whole_axis,) if k == place else group for k, group in enumerate(groups))
+    return dataclasses.replace(term, factors=tuple(_gathered([new, *rest])), **{side: after})
+
+
+def composed(outer: Term, inner: Term, dtype: tf.DType) -> Term:
     """Returns the term of the outer map after the inner one.
 
     Args:
       outer: from a tensor in between to the target.
       inner: from the source to the tensor in between.
+      dtype: of the factors.
     """
-    outer, inner = matched(outer, inner, ("entries", "rows"))
+    outer, inner = matched(outer, inner, ("entries", "rows"), dtype)
     middle = flat(outer.entries)
     inner = inner.renamed(dict(zip(flat(inner.rows), middle)))
     scale = outer.scale * inner.scale
@@ -281,7 +333,7 @@ def _eye(axis: Axis, fresh: Axis, dtype: tf.DType) -> Factor:
     def make(order: tuple[Axis, ...]) -> tf.Tensor:
         return tf.eye(axis.length(), dtype=dtype)
 
-    return Factor((axis, fresh), make, lambda order: True, bytes=dtype.size)
+    return Factor((axis, fresh), make, lambda order: True, bytes=dtype.size, is_mask=True)
 
 
 def _on_diagonal(factor: Factor, axis: Axis, fresh: Axis) -> Factor:
@@ -319,7 +371,7 @@ def total(terms: Sequence[Term], dtype: tf.DType, *, merge: bool) -> Stack:
     """
     if len(terms) < 2:
         return tuple(terms)
-    terms = aligned(list(terms))
+    terms = aligned(list(terms), dtype)
     groups: dict[frozenset, list[Term]] = {}
     for term in terms:
         groups.setdefault(term.structure, []).append(term)
@@ -334,28 +386,28 @@ def added(stack: Stack, dtype: tf.DType) -> Stack:
     if len(stack) < 2:
         return stack
     groups: dict[frozenset, list[Term]] = {}
-    for term in aligned(list(stack)):
+    for term in aligned(list(stack), dtype):
         groups.setdefault(term.structure, []).append(term)
     return tuple(_added(_common_factored(group, dtype), dtype) for group in groups.values())
 
 
-def aligned(terms: list[Term]) -> list[Term]:
+def aligned(terms: list[Term], dtype: tf.DType) -> list[Term]:
     """Returns terms with the same names for the axes that are the same."""
     first = terms[0]
     found = [first]
     for term in terms[1:]:
         for side in ("rows", "entries"):
             for i, known in enumerate(found):
-                found[i], term = matched(known, term, (side, side))
+                found[i], term = matched(known, term, (side, side), dtype)
         found.append(term)
     # A split of one may have split no other: once more, until all have the same parts.
     for term in found[:-1]:
         if [len(g) for g in (*term.rows, *term.entries)] != [
             len(g) for g in (*found[-1].rows, *found[-1].entries)
         ]:
-            return aligned(found)
+            return aligned(found, dtype)
     rows = flat(found[0].rows)
-    found = [t.renamed(dict(zip(flat(t.rows), rows))) for t in found]
+    found = [_with_rows(t, rows) for t in found]
     # Where an entry is not diagonal its axis is the term's own: that of the first which has one.
     own: dict[int, Axis] = {}
     for term in found:
@@ -366,6 +418,15 @@ def aligned(terms: list[Term]) -> list[Term]:
         t.renamed({a: own[k] for k, a in enumerate(flat(t.entries)) if a not in t.diagonal})
         for t in found
     ]
+
+
+def _with_rows(term: Term, rows: list[Axis]) -> Term:
+    """Returns a term with other names of its rows, none of which is that of an entry of its own."""
+    names = dict(zip(flat(term.rows), rows))
+    own = [a for a in flat(term.entries) if a not in term.diagonal and a in rows]
+    if own and any(old is not new for old, new in names.items()):
+        term = term.renamed({a: Axis(a.size, a.length, a.place) for a in own})
+    return term.renamed(names)
 
 
 def _is_outer(term: Term) -> bool:
@@ -443,7 +504,8 @@ def _joined(outer: list[Term], dtype: tf.DType) -> Term:
             side.append(whole(half, _order_of(half, axes), dtype))
     number = Axis(len(outer))
     stacked = [_stacked(side, number) for side in sides]
-    return dataclasses.replace(outer[0], factors=tuple(stacked), scale=1.0)
+    found = contraction.product(stacked, outer[0].axes)
+    return dataclasses.replace(outer[0], factors=(found,), scale=1.0)
 
 
 def _stacked(parts: list[Factor], number: Axis) -> Factor:
@@ -542,6 +604,7 @@ class Native:
         the adjoint.
       push: the other way round.
       flops: for each of the n.
+      selects: whether it only moves entries, and leaves some out.
     """
 
     out: tuple[int | None, ...]
@@ -550,22 +613,25 @@ class Native:
     pull: Carry
     push: Carry
     flops: float = 0.0
+    selects: bool = False
 
 
 def pulled(native: Native, outer: Term, dtype: tf.DType) -> Term:
     """Returns the term of an outer map after a native op."""
-    return _carried(native.pull, native.flops, native.out, native.given, native.links, outer,
+    return _carried(native, native.pull, native.out, native.given, native.links, outer,
                     "entries", dtype)  # fmt: skip
 
 
 def pushed(native: Native, inner: Term, dtype: tf.DType) -> Term:
     """Returns the term of a native op after an inner map."""
     links = tuple((a, b) for b, a in native.links)
-    return _carried(native.push, native.flops, native.given, native.out, links, inner, "rows",
+    return _carried(native, native.push, native.given, native.out, links, inner, "rows",
                     dtype)  # fmt: skip
 
 
-def _carried(carry, flops, old, new, links, term: Term, side: str, dtype: tf.DType) -> Term:
+def _carried(
+    native: Native, carry: Carry, old, new, links, term: Term, side: str, dtype: tf.DType
+) -> Term:
     over = [i for i in range(len(old)) if i not in dict(links)]
     for axis in [a for i in over for a in getattr(term, side)[i]]:
         if axis in term.diagonal:
@@ -595,10 +661,11 @@ def _carried(carry, flops, old, new, links, term: Term, side: str, dtype: tf.DTy
     factor = Factor(
         axes,
         make,
-        flops=flops * contraction.size_of(others),
+        flops=native.flops * contraction.size_of(others),
         needs=(given,),
         moved=contraction.moved(contraction.size_of(axes), given),
         bytes=dtype.size,
+        is_mask=native.selects and given.is_mask,
     )
     placed = {**fresh, **{b: groups[a] for a, b in links}}
     after = tuple(placed[i] for i in range(len(new)))
@@ -611,7 +678,7 @@ def written(stack: Stack, apart: int, dtype: tf.DType) -> Factor:
     Raises:
       Refused: one of these mixes.
     """
-    terms = aligned(list(stack))
+    terms = aligned(list(stack), dtype)
     kept = frozenset(flat(terms[0].rows[:apart]))
     for term in terms:
         if flat(term.rows[:apart]) != flat(term.entries[:apart]):
@@ -622,7 +689,7 @@ def written(stack: Stack, apart: int, dtype: tf.DType) -> Factor:
 
 def single(terms: list[Term], kept: frozenset[Axis], dtype: tf.DType) -> Term:
     """Returns the sum of terms as one, diagonal along those of `kept` along which all are."""
-    terms = aligned(terms)
+    terms = aligned(terms, dtype)
     common = frozenset.intersection(*(t.structure for t in terms))
     return _flattened(terms, frozenset(pair for pair in common if pair[1] in kept), dtype)
 
@@ -634,7 +701,7 @@ def _flattened(terms: list[Term], kept: frozenset, dtype: tf.DType) -> Term:
     """
     while True:
         groups: dict[frozenset, list[Term]] = {}
-        for term in aligned(terms):
+        for term in aligned(terms, dtype):
             groups.setdefault(term.structure, []).append(term)
         terms = [_added(_common_factored(group, dtype), dtype) for group in groups.values()]
         first = max(terms, key=lambda t: len(t.structure))

@@ -15,6 +15,7 @@ from tfjac.rules.entries import allowed_entries
 from tfjac.rules.kinds import OPAQUE, ZERO, Example, Kind, Local, Rule
 from tfjac.rules.kinds import constant as constants
 from tfjac.rules.mixing import einsum_labels
+from tfjac.rules.reshaping import reshaped
 
 _TABLE: dict[str, Rule] = {
     **pointwise.TABLE,
@@ -95,6 +96,7 @@ __all__ = [
     "has_custom_gradient",
     "op_types",
     "register_rule",
+    "reshaped",
     "rule_for",
     "rule_of",
 ]

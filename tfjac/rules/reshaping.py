@@ -54,7 +54,7 @@ def _split(shape: tf.TensorShape) -> tuple[list[int], list[int]] | None:
     return sizes[: unknown[0]], sizes[unknown[0] + 1 :]
 
 
-def _reshaped(op: tf.Operation) -> tf.TensorShape:
+def reshaped(op: tf.Operation) -> tf.TensorShape:
     """Returns the output's shape, with sizes that TensorFlow did not fold."""
     static, wanted = op.outputs[0].shape, partly_constant(op, 1)
     if wanted is None or static.rank is None or static.is_fully_defined():
@@ -68,7 +68,7 @@ def _reshape(op: tf.Operation, i: int, o: int) -> Local:
         return ZERO
     if ranks(op, i, o) is None:
         return OPAQUE
-    given, out = op.inputs[0].shape, _reshaped(op)
+    given, out = op.inputs[0].shape, reshaped(op)
     if given.is_fully_defined() and out.is_fully_defined():
         if 0 in given.as_list():
             return Local(Kind.SELECTION)
@@ -92,7 +92,7 @@ def _reshape(op: tf.Operation, i: int, o: int) -> Local:
 
 def _reshape_example(op: tf.Operation, i: int, example: Example) -> Example | None:
     """Follows example b through merged and split axes: flat position p is b = p // stride % B."""
-    given, out = op.inputs[0].shape, _reshaped(op)
+    given, out = op.inputs[0].shape, reshaped(op)
     if given.rank is None or out.rank is None or example.axis >= given.rank:
         return None
     direct = dict((b, a) for a, b in _reshape(op, 0, 0).links)

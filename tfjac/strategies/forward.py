@@ -42,6 +42,11 @@ DIVIDES_BY_ZERO = frozenset(
 )
 
 
+# Op types whose second gradient gives zeros in TensorFlow 2.21 where the output has as many entries
+# as the input: MaxPoolGradGrad then writes over the cotangent before it reads it.
+POOLS = frozenset({"MaxPool", "MaxPool3D", "MaxPoolV2"})
+
+
 @dataclasses.dataclass(frozen=True)
 class Forward:
     """Maps the pushforward over the columns, `chunk_size` of them at a time.
@@ -72,6 +77,8 @@ class Forward:
                 return base.Support(
                     False, f"the gradient of {place} is not finite forward for empty segments"
                 )
+        if not second_gradients(problem).ok:
+            return second_gradients(problem)
         if any(source.dtype.is_complex for source in problem.sources) and (
             not problem.y.dtype.is_complex
         ):
@@ -118,6 +125,18 @@ class Forward:
 
     def _chunk(self, problem: base.Problem) -> int | None:
         return 1 if _goes_one_by_one(problem) else base.chunk_size_for(problem, self.chunk_size)
+
+
+def second_gradients(problem: base.Problem) -> base.Support:
+    """Says no where TensorFlow's second gradient of an op is wrong."""
+    for op in problem.ops:
+        if op.type in POOLS and op.inputs[0].shape.is_compatible_with(op.outputs[0].shape):
+            return base.Support(
+                False,
+                f"the second gradient of {base.named(op)} may be wrong, as its output is as large "
+                "as its input",
+            )
+    return base.SUPPORTED
 
 
 def _goes_one_by_one(problem: base.Problem) -> bool:
