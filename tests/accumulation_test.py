@@ -13,7 +13,7 @@ from models import MODELS
 from rules_test import SAMPLES, named
 
 import tfjac
-from tfjac.accumulation import bracketing, contraction, maps, terms
+from tfjac.accumulation import bracketing, contraction, maps, sums, terms
 from tfjac.accumulation.contraction import Axis, Factor
 from tfjac.accumulation.terms import Term
 
@@ -231,9 +231,9 @@ def test_a_sum_of_terms_is_the_sum_of_the_matrices(seed, merge):
     y, x = (2, 3, 3), (3, 2, 3)
     parts = [random_term(random, y, x) for _ in range(random.integers(2, 6))]
     wanted = sum(dense(part, y, x) for part in parts)
-    found = terms.total(parts, tf.float64, merge=merge)
+    found = sums.total(parts, tf.float64, merge=merge)
     np.testing.assert_allclose(sum(dense(t, y, x) for t in found), wanted, atol=1e-12)
-    written = terms.written(found, 0, tf.float64).tensor.numpy()
+    written = sums.written(found, 0, tf.float64).tensor.numpy()
     np.testing.assert_allclose(written.reshape(wanted.shape), wanted, atol=1e-12)
 
 
@@ -248,9 +248,9 @@ def test_axes_in_different_parts_are_matched(seed):
     found = terms.composed(whole, split, tf.float64)
     wanted = dense(whole, shape, parts) @ np.diag(array.reshape(-1))
     np.testing.assert_allclose(dense(found, shape, parts), wanted, atol=1e-12)
-    both = terms.total([whole, split], tf.float64, merge=True)
+    both = sums.total([whole, split], tf.float64, merge=True)
     wanted = dense(whole, shape, parts) + np.diag(array.reshape(-1))
-    written = terms.written(both, 0, tf.float64).tensor.numpy()
+    written = sums.written(both, 0, tf.float64).tensor.numpy()
     np.testing.assert_allclose(written.reshape(24, 24), wanted, atol=1e-12)
 
 
@@ -268,7 +268,7 @@ def test_an_axis_that_is_split_in_two_ways_is_put_together():
 def test_an_infinite_entry_stays_where_it_is_on_a_diagonal():
     axis = Axis(2)
     term = Term(((axis,),), ((axis,),), (factor_of((axis,), np.array([np.inf, 3.0])),))
-    written = terms.written((term,), 0, tf.float64).tensor.numpy()
+    written = sums.written((term,), 0, tf.float64).tensor.numpy()
     np.testing.assert_array_equal(written, [[np.inf, 0], [0, 3]])
 
 

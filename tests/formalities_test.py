@@ -28,6 +28,7 @@ LAYERS = [
     {"rules"},
     {"graph.dependence", "graph.positions", "graph.counting", "coverage"},
     {"graph.sparsity", "stacks", "rule_checks", "accumulation.terms"},
+    {"accumulation.sums", "accumulation.natives"},
     {"accumulation.maps"},
     {"sweeps", "tapes"},
     {"strategies.base"},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac.accumulation import memo, segments, terms
+from tfjac.accumulation import memo, segments, sums, terms
 from tfjac.accumulation.contraction import Factor
 from tfjac.accumulation.terms import Refused, Term
 from tfjac.strategies import base
@@ -31,10 +31,10 @@ def _sum_over_sources(problem: base.Problem, tangents: Sequence[tf.Tensor]) -> t
             stacks.append(_pushed(alone, tangent))
         except Refused:
             return None
-    found = terms.total([t for stack in stacks for t in stack], problem.y.dtype, merge=True)
+    found = sums.total([t for stack in stacks for t in stack], problem.y.dtype, merge=True)
     if not found:
         return tf.zeros_like(problem.y)
-    factor = terms.written(found, 0, problem.y.dtype)
+    factor = sums.written(found, 0, problem.y.dtype)
     return tf.reshape(factor.tensor, tf.shape(problem.y))
 
 

@@ -15,7 +15,8 @@ import tensorflow as tf
 from tfjac import rules, tf_internals
 from tfjac.accumulation import contraction, terms
 from tfjac.accumulation.contraction import Axis, Factor
-from tfjac.accumulation.terms import Groups, Native, Stack, Term
+from tfjac.accumulation.natives import Native
+from tfjac.accumulation.terms import Groups, Stack, Term
 from tfjac.graph import positions
 from tfjac.rules import Kind, Local
 

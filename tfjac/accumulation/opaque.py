@@ -10,7 +10,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfjac import shapes, sweeps
-from tfjac.accumulation import contraction, terms
+from tfjac.accumulation import contraction, sums, terms
 from tfjac.accumulation.contraction import Axis, Factor
 from tfjac.accumulation.terms import Refused, Stack, Term
 from tfjac.graph import dependence, subgraph
@@ -94,13 +94,13 @@ class Opaque:
         if not stack:
             return stack
         linked = {a for a, _ in links}
-        terms_ = terms.aligned(list(stack), self._dtype)
+        terms_ = sums.aligned(list(stack), self._dtype)
         kept = frozenset(
             axis
             for k, group in enumerate(getattr(terms_[0], side))
             for axis in (group if k in linked else ())
         )
-        term = terms.single(terms_, kept, self._dtype)
+        term = sums.single(terms_, kept, self._dtype)
         groups = getattr(term, side)
         own = terms.flat(groups)
         other = terms.flat(term.rows if side == "entries" else term.entries)

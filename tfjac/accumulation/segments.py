@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from tfjac import rules
-from tfjac.accumulation import contraction, maps, memo, opaque, terms
-from tfjac.accumulation.terms import Native, Stack, Term
+from tfjac.accumulation import contraction, maps, memo, natives, opaque, sums, terms
+from tfjac.accumulation.natives import Native
+from tfjac.accumulation.terms import Stack, Term
 from tfjac.graph import subgraph
 from tfjac.graph.sources import Source
 from tfjac.strategies import base
@@ -28,7 +29,7 @@ _FACTORS = frozenset(
 
 def product(outer: Stack, inner: Stack, dtype: tf.DType) -> Stack:
     """Returns the Jacobian of one map after another."""
-    return terms.total(_products(outer, inner, dtype), dtype, merge=False)
+    return sums.total(_products(outer, inner, dtype), dtype, merge=False)
 
 
 def _products(outer: Stack, inner: Stack, dtype: tf.DType) -> list[Term]:
@@ -231,11 +232,11 @@ class _Piece:
 
     def _forms(self, stack: Stack) -> list[Stack]:
         """Returns a stack as it is, and with its outer products written out where it has some."""
-        added = terms.added(stack, self._dtype) if len(self._nodes) > 1 else stack
+        added = sums.added(stack, self._dtype) if len(self._nodes) > 1 else stack
         return [stack] if len(added) == len(stack) else [stack, added]
 
     def _total(self, found: Sequence[Term], *, merge: bool) -> Stack:
-        return terms.total(found, self._dtype, merge=merge)
+        return sums.total(found, self._dtype, merge=merge)
 
     @functools.cached_property
     def alone(self) -> Stack:
@@ -273,7 +274,7 @@ class _Piece:
     def _back(self, steps: maps.Steps, stack: Stack) -> Stack:
         for step in steps:
             if isinstance(step, Native):
-                stack = tuple(terms.pulled(step, term, self._dtype) for term in stack)
+                stack = tuple(natives.pulled(step, term, self._dtype) for term in stack)
             else:
                 stack = product(stack, step, self._dtype)
         return stack
@@ -281,7 +282,7 @@ class _Piece:
     def _on(self, steps: maps.Steps, stack: Stack) -> Stack:
         for step in reversed(steps):
             if isinstance(step, Native):
-                stack = tuple(terms.pushed(step, term, self._dtype) for term in stack)
+                stack = tuple(natives.pushed(step, term, self._dtype) for term in stack)
             else:
                 stack = product(step, stack, self._dtype)
         return stack

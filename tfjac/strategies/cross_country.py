@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.accumulation import bracketing, contraction, memo, segments, terms
+from tfjac.accumulation import bracketing, contraction, memo, segments, sums, terms
 from tfjac.accumulation.contraction import Factor
 from tfjac.accumulation.terms import Refused, Stack
 from tfjac.strategies import base
@@ -14,7 +14,7 @@ from tfjac.strategies import base
 # Work of a pass carried with its structure, in passes written out one by one, and what it takes
 # at least. See BUILD_NOTES.md, "Costs of the strategies".
 _PASS = 0.75
-_LEAST_WORK = 0.5
+_LEAST_WORK = 0.6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,12 +94,12 @@ def _accumulate(problem: base.Problem, source: base.Source) -> _Accumulated:
     alone = dataclasses.replace(problem, sources=(source,))
     if not alone.ops:
         is_source = problem.y.ref() == source.value.ref()
-        same = terms.written(terms.identity(problem.y), apart, dtype) if is_source else None
+        same = sums.written(terms.identity(problem.y), apart, dtype) if is_source else None
         return _Accumulated(same, "identity" if is_source else "zero")
     chain = segments.Chain(alone)
 
     def finished(stack: Stack) -> Factor | None:
-        return terms.written(stack, apart, dtype) if stack else None
+        return sums.written(stack, apart, dtype) if stack else None
 
     def cost(stack: Stack, i: int, j: int) -> float:
         if (i, j) == (0, chain.segments):
