@@ -19,7 +19,8 @@ ROOT = pathlib.Path(tfjac.__file__).parent
 LAYERS = [
     {"errors"},
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
-    | {"accumulation.contraction", "accumulation.bracketing"},
+    | {"accumulation.factors", "accumulation.bracketing"},
+    {"accumulation.contraction"},
     {"graph_memo", "call_signature"},
     {"graph", "graph.subgraph", "graph.sources", "rules.known"},
     {"rules.kinds"},

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfjac.accumulation import memo, segments, sums, terms
-from tfjac.accumulation.contraction import Factor
+from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Refused, Term
 from tfjac.strategies import base
 

@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac import rules, tf_internals
-from tfjac.accumulation import contraction, terms
-from tfjac.accumulation.contraction import Axis, Factor
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation import terms
+from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.natives import Native
 from tfjac.accumulation.terms import Groups, Stack, Term
 from tfjac.graph import positions
@@ -86,7 +87,7 @@ def _factor(
         found = tf.cast(tensor() if callable(tensor) else tensor, dtype)
         sizes = [axis.size for axis in names]
         same = found.shape.as_list() == sizes
-        return found if same else tf.reshape(found, contraction.shape_of(names))
+        return found if same else tf.reshape(found, factors_.shape_of(names))
 
     return Factor(names, make, bytes=dtype.size)
 
@@ -514,7 +515,7 @@ def _linear(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> 
         (back,) = tf.gradients(made, where, tf.cast(cotangent, made.dtype))
         return tf.cast(back, dtype)
 
-    each = rules.rule_of(op).flops(op) / contraction.guessed(out[0])
+    each = rules.rule_of(op).flops(op) / factors_.guessed(out[0])
     return (_native(op, i, o, ((0, 0),), pull, push, each),)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfjac.accumulation import contraction
-from tfjac.accumulation.contraction import Axis, Factor
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Refused, Term, gathered, undiagonal, whole
 
 Carry = Callable[[tf.Tensor], tf.Tensor]
@@ -64,7 +64,7 @@ def _carried(
     acting = [a for i in over for a in groups[i]]
     having = [f for f in term.factors if not set(acting).isdisjoint(f.axes)]
     rest = [f for f in term.factors if f not in having]
-    order = functools.reduce(contraction.inserted, (f.axes for f in having), ())
+    order = functools.reduce(factors_.inserted, (f.axes for f in having), ())
     others = [a for a in order if a not in acting]
     given = whole(dataclasses.replace(term, factors=tuple(having), scale=1.0), [*others, *acting],
                   dtype)  # fmt: skip
@@ -80,14 +80,14 @@ def _carried(
 
     def make(order: tuple[Axis, ...]) -> tf.Tensor:
         carried = carry(tf.reshape(given.in_order(given.axes), [-1, *sizes]))
-        return tf.reshape(carried, contraction.shape_of(order))
+        return tf.reshape(carried, factors_.shape_of(order))
 
     factor = Factor(
         axes,
         make,
-        flops=native.flops * contraction.size_of(others),
+        flops=native.flops * factors_.size_of(others),
         needs=(given,),
-        moved=contraction.moved(contraction.size_of(axes), given),
+        moved=factors_.moved(factors_.size_of(axes), given),
         bytes=dtype.size,
         is_mask=native.selects and given.is_mask,
     )

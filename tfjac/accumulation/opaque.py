@@ -10,8 +10,9 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfjac import shapes, sweeps
-from tfjac.accumulation import contraction, sums, terms
-from tfjac.accumulation.contraction import Axis, Factor
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation import sums, terms
+from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Refused, Stack, Term
 from tfjac.graph import dependence, subgraph
 from tfjac.rules import Example
@@ -120,16 +121,16 @@ class Opaque:
             if linear_map.function is None:
                 return tf.zeros([axis.length() for axis in order], self._dtype)
             (found,) = self._run(linear_map, _Rows(vectors))
-            return tf.reshape(tf.cast(found, self._dtype), contraction.shape_of(order))
+            return tf.reshape(tf.cast(found, self._dtype), factors_.shape_of(order))
 
         looped = any(op.type in vectorized.LOOPS for op in self._part.ops)
-        count = contraction.size_of(many) * (_LOOPED if looped else _MAPPED)
+        count = factors_.size_of(many) * (_LOOPED if looped else _MAPPED)
         factor = Factor(
             axes,
             make,
             flops=count * (self._part.flops_per_pass or _UNKNOWN_FLOPS),
             needs=(given,),
-            moved=count * contraction.WRITTEN_BYTE * (self._part.bytes_per_pass or 0),
+            moved=count * factors_.WRITTEN_BYTE * (self._part.bytes_per_pass or 0),
             bytes=self._dtype.size,
         )
         return (Term(*_sides(term, side, after), (factor,)),)

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from tfjac import rules
-from tfjac.accumulation import contraction, maps, memo, natives, opaque, sums, terms
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation import maps, memo, natives, opaque, sums, terms
 from tfjac.accumulation.natives import Native
 from tfjac.accumulation.terms import Stack, Term
 from tfjac.graph import subgraph
@@ -36,9 +37,9 @@ def _products(outer: Stack, inner: Stack, dtype: tf.DType) -> list[Term]:
     return [terms.composed(one, other, dtype) for one in outer for other in inner]
 
 
-def cost_of(stack: Stack, made: Sequence[contraction.Factor] = ()) -> float:
+def cost_of(stack: Stack, made: Sequence[factors_.Factor] = ()) -> float:
     """Returns what it costs to make all factors of a stack, where some are made already."""
-    return contraction.total((f for term in stack for f in term.factors), made).cost
+    return factors_.total((f for term in stack for f in term.factors), made).cost
 
 
 def _identity(tensor: tf.Tensor) -> Stack:
@@ -153,7 +154,7 @@ def _narrow(chain: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 
     Of neighbors of one size the first; the narrowest where there are many.
     """
-    sizes = [contraction.size_of(terms.flat(terms.axes_of(t))) for t in chain]
+    sizes = [factors_.size_of(terms.flat(terms.axes_of(t))) for t in chain]
     found, k = [], 1
     while k < len(chain) - 1:
         end = k

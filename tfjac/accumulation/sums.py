@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfjac.accumulation import contraction
-from tfjac.accumulation.contraction import Axis, Factor
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import (
     Refused,
     Stack,
@@ -153,7 +154,7 @@ def _added(terms: list[Term], dtype: tf.DType) -> Term:
     widest = max(parts, key=lambda f: len(f.axes))
     axes = list(widest.axes)
     for part in parts:
-        axes = list(contraction.inserted(tuple(axes), part.axes))
+        axes = list(factors_.inserted(tuple(axes), part.axes))
     return dataclasses.replace(terms[0], factors=(_sum_of(parts, axes),), scale=1.0)
 
 
@@ -180,14 +181,14 @@ def _joined(outer: list[Term], dtype: tf.DType) -> Term:
 
 def _stacked(parts: list[Factor], number: Axis) -> Factor:
     """Returns factors side by side along a new axis."""
-    axes = functools.reduce(contraction.inserted, (p.axes for p in parts), ())
+    axes = functools.reduce(factors_.inserted, (p.axes for p in parts), ())
     alike = [p if len(p.axes) == len(axes) else repeated(p, axes) for p in parts]
 
     def make(order: tuple[Axis, ...]) -> tf.Tensor:
         inner = tuple(a for a in order if a is not number)
         return tf.stack([p.in_order(inner) for p in alike], order.index(number))
 
-    moved = contraction.moved(contraction.size_of([*axes, number]), *alike)
+    moved = factors_.moved(factors_.size_of([*axes, number]), *alike)
     return Factor(
         (*axes, number), make, lambda order: True, needs=tuple(alike), moved=moved,
         bytes=parts[0].bytes,
@@ -202,19 +203,19 @@ def _sum_of(parts: list[Factor], axes: Sequence[Axis]) -> Factor:
     def make(order: tuple[Axis, ...]) -> tf.Tensor:
         tensors = [p.in_order(order) for p in wide]
         if not tensors:
-            tensors = [contraction.spread(narrow[0], order)]
+            tensors = [factors_.spread(narrow[0], order)]
         start = tf.add_n(tensors) if len(tensors) > 1 else tensors[0]
-        rest = [contraction.broadcastable(p, order) for p in narrow if wide or p is not narrow[0]]
+        rest = [factors_.broadcastable(p, order) for p in narrow if wide or p is not narrow[0]]
         return functools.reduce(lambda a, b: a + b, rest, start)
 
-    size = contraction.size_of(axes)
+    size = factors_.size_of(axes)
     return Factor(
         axes,
         make,
         lambda order: all(p.fits(order) for p in wide),
         flops=size * (len(parts) - 1),
         needs=tuple(parts),
-        moved=contraction.moved(size, *parts),
+        moved=factors_.moved(size, *parts),
         bytes=parts[0].bytes,
     )
 
@@ -223,7 +224,7 @@ def _order_of(term: Term, present: set[Axis]) -> list[Axis]:
     """Returns axes as the largest factor has them, the others put where they follow."""
     order: tuple[Axis, ...] = ()
     for factor in sorted(term.factors, key=lambda f: -f.size):
-        order = contraction.inserted(order, factor.axes)
+        order = factors_.inserted(order, factor.axes)
     return [a for a in order if a in present]
 
 
@@ -239,11 +240,11 @@ def _merged(terms: list[Term], dtype: tf.DType) -> list[Term]:
     if not any(_is_solid(t) for t in inner):
         common = frozenset.intersection(*(t.structure for t in terms))
         gone = {axis for t in terms for _, axis in t.structure - common}
-        small = outer and contraction.size_of(gone) <= _SMALL
+        small = outer and factors_.size_of(gone) <= _SMALL
         return [_flattened(terms, common, dtype)] if small else terms
     # What is much smaller than the largest is carried on by itself for less than a sum costs.
-    largest = max(contraction.size_of(t.axes) for t in inner)
-    small = [t for t in inner if _MUCH * contraction.size_of(t.axes) <= largest]
+    largest = max(factors_.size_of(t.axes) for t in inner)
+    small = [t for t in inner if _MUCH * factors_.size_of(t.axes) <= largest]
     inner = [t for t in inner if t not in small]
     common = frozenset.intersection(*(t.structure for t in inner))
     wide = [t for t in outer if not t.structure >= common]

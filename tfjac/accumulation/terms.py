@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from tfjac import rules
 from tfjac.accumulation import contraction
-from tfjac.accumulation.contraction import Axis, Factor
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation.factors import Axis, Factor
 
 # For each axis of a tensor the axes that it was split into; none where it has size one.
 Groups = tuple[tuple[Axis, ...], ...]
@@ -184,14 +185,14 @@ def _put_together(term: Term, side: str, place: int, dtype: tf.DType) -> Term:
         raise Refused("an axis of unknown size that is split in two ways")
     having = [f for f in term.factors if not set(axes).isdisjoint(f.axes)]
     rest = [f for f in term.factors if f not in having]
-    others = [a for a in functools.reduce(contraction.inserted, (f.axes for f in having), ())
+    others = [a for a in functools.reduce(factors_.inserted, (f.axes for f in having), ())
               if a not in axes]  # fmt: skip
     part = dataclasses.replace(term, factors=tuple(having), scale=1.0)
     given = whole(part, [*others, *axes], dtype)
     whole_axis = Axis(math.prod(axis.size for axis in axes), None, axes[0].place)
     new = Factor(
         (*others, whole_axis),
-        lambda order: tf.reshape(given.in_order(given.axes), contraction.shape_of(order)),
+        lambda order: tf.reshape(given.in_order(given.axes), factors_.shape_of(order)),
         needs=(given,),
         bytes=dtype.size,
     )
@@ -287,7 +288,7 @@ def _scaled(factor: Factor, scale: float) -> Factor:
         factor.fits,
         flops=factor.size,
         needs=(factor,),
-        moved=contraction.moved(factor.size, factor),
+        moved=factors_.moved(factor.size, factor),
         bytes=factor.bytes,
     )
 
@@ -296,12 +297,12 @@ def repeated(factor: Factor, axes: Sequence[Axis]) -> Factor:
     """Returns a factor repeated along the axes that it has not."""
 
     def make(order: tuple[Axis, ...]) -> tf.Tensor:
-        return contraction.spread(factor, order)
+        return factors_.spread(factor, order)
 
     def fits(order: tuple[Axis, ...]) -> bool:
         return factor.fits(tuple(a for a in order if a in factor.axes))
 
-    moved = contraction.moved(contraction.size_of(axes), factor)
+    moved = factors_.moved(factors_.size_of(axes), factor)
     return Factor(axes, make, fits, needs=(factor,), moved=moved, bytes=factor.bytes)
 
 
@@ -344,15 +345,15 @@ def _on_diagonal(factor: Factor, axis: Axis, fresh: Axis) -> Factor:
         first, second = sorted((order.index(axis), order.index(fresh)))
         n, is_second = axis.length(), order[second] is fresh
         parts = (order[:first], order[first + 1 : second], order[second + 1 :])
-        outer, between, inner = (contraction.length_of(part) for part in parts)
+        outer, between, inner = (factors_.length_of(part) for part in parts)
         sizes = [outer, n, between, 1, inner] if is_second else [outer, 1, between, n, inner]
         on = tf.reshape(tf.eye(n, dtype=tf.bool), [1, n, 1, n, 1])
         # Chosen, not multiplied by zero: an infinite entry stays where it is.
         found = tf.where(on, tf.reshape(tensor, sizes), tf.zeros([], tensor.dtype))
-        return tf.reshape(found, contraction.shape_of(order))
+        return tf.reshape(found, factors_.shape_of(order))
 
     def fits(order: tuple[Axis, ...]) -> bool:
         return factor.fits(tuple(a for a in order if a is not fresh))
 
-    moved = contraction.moved(contraction.size_of(axes), factor)
+    moved = factors_.moved(factors_.size_of(axes), factor)
     return Factor(axes, make, fits, needs=(factor,), moved=moved, bytes=factor.bytes)

@@ -6,8 +6,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.accumulation import bracketing, contraction, memo, segments, sums, terms
-from tfjac.accumulation.contraction import Factor
+from tfjac.accumulation import bracketing, memo, segments, sums, terms
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Refused, Stack
 from tfjac.strategies import base
 
@@ -43,12 +44,12 @@ class CrossCountry:
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts the operations of the order that was found."""
         found = [_accumulated(problem, source) for source in problem.sources]
-        total = contraction.total(f.factor for f in found if f.factor is not None)
-        one_pass = (problem.flops_per_pass or 0.0) + contraction.WRITTEN_BYTE * (
+        total = factors_.total(f.factor for f in found if f.factor is not None)
+        one_pass = (problem.flops_per_pass or 0.0) + factors_.WRITTEN_BYTE * (
             problem.bytes_per_pass or 0
         )
         # Each strategy writes the result; what the others spend on that is not counted either.
-        spent = total.cost - contraction.WRITTEN_BYTE * (problem.result_bytes or 0)
+        spent = total.cost - factors_.WRITTEN_BYTE * (problem.result_bytes or 0)
         return base.Cost(
             None,
             work=_LEAST_WORK + _PASS * max(spent, 0.0) / max(one_pass, 1.0),
@@ -104,7 +105,7 @@ def _accumulate(problem: base.Problem, source: base.Source) -> _Accumulated:
     def cost(stack: Stack, i: int, j: int) -> float:
         if (i, j) == (0, chain.segments):
             stack = [finished(stack)] if stack else []
-            return contraction.total(stack).cost
+            return factors_.total(stack).cost
         return segments.cost_of(stack)
 
     def joined(inner: Stack, outer: Stack) -> Stack:
