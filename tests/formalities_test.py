@@ -30,6 +30,8 @@ LAYERS = [
     {"graph.dependence", "graph.positions", "graph.counting", "coverage"},
     {"graph.sparsity", "stacks", "rule_checks", "accumulation.terms"},
     {"accumulation.sums", "accumulation.natives"},
+    {"accumulation.local"},
+    {"accumulation.movements", "accumulation.windows"},
     {"accumulation.maps"},
     {"sweeps", "tapes"},
     {"strategies.base"},

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac import rules, shapes, stacks
-from tfjac.accumulation import maps
+from tfjac.accumulation import local, maps
 from tfjac.graph import dependence, positions, subgraph
 from tfjac.rules import Example, Kind, Local
 from tfjac.stacks import Dense, Scattered
@@ -211,7 +211,7 @@ class _Plan:
         if op.type in maps.ADDS:
             return tf.ones([1, self._entries(out)], self._problem.y.dtype)
         # In y's precision all the way, whatever the ops in between have.
-        found = maps.derivative(op, step.i, step.o, self._problem.y.dtype)
+        found = local.derivative(op, step.i, step.o, self._problem.y.dtype)
         return tf.reshape(found, [self.positions, self._entries(out)])
 
 

@@ -1,0 +1,99 @@
+"""Local Jacobians of convolution, pooling and resizing."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from tfjac import rules, tf_internals
+from tfjac.accumulation import factors as factors_
+from tfjac.accumulation import terms
+from tfjac.accumulation.factors import Axis
+from tfjac.accumulation.local import Steps, derivative, factor, native, term
+from tfjac.rules import Local
+
+_TRANSPOSED = frozenset(
+    {
+        "Conv2DBackpropInput",
+        "Conv3DBackpropInputV2",
+        "DepthwiseConv2dNativeBackpropInput",
+    }
+)
+
+
+def _linear(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
+    """An op that is linear in one input and does the same for each example."""
+    out, given = op.outputs[o].shape, op.inputs[i].shape
+    if (0, 0) not in found.links or not (out[1:] + given[1:]).is_fully_defined():
+        return None
+    own = op.inputs[i].dtype
+
+    def run(tensor: tf.Tensor) -> tf.Tensor:
+        inputs = list(op.inputs)
+        inputs[i] = tensor
+        if op.type in _TRANSPOSED:  # the first input is the shape of the output
+            inputs[0] = tf.stack([tf.shape(tensor)[0], *out[1:].as_list()])
+        (found_, *_) = tf_internals.same_op(op, inputs)
+        return tf.ensure_shape(found_, [tensor.shape[0], *out[1:]])
+
+    def push(tangent: tf.Tensor) -> tf.Tensor:
+        return tf.cast(run(tf.cast(tangent, own)), dtype)
+
+    def pull(cotangent: tf.Tensor) -> tf.Tensor:
+        # Linear: where it is differentiated does not matter, only what shape it has.
+        n = cotangent.shape[0] if cotangent.shape[0] is not None else tf.shape(cotangent)[0]
+        where = tf.zeros([n, *given[1:].as_list()], own)
+        made = run(where)
+        (back,) = tf.gradients(made, where, tf.cast(cotangent, made.dtype))
+        return tf.cast(back, dtype)
+
+    each = rules.rule_of(op).flops(op) / factors_.guessed(out[0])
+    return (native(op, i, o, ((0, 0),), pull, push, each),)
+
+
+def _linear_in_input(op: tf.Operation, i: int, o: int, found: Local, dtype) -> Steps | None:
+    if i != (2 if op.type in _TRANSPOSED else 0):
+        return None
+    return _linear(op, i, o, found, dtype)
+
+
+def _pool(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
+    """Windows side by side: each entry goes to one maximum, or to one mean, at most."""
+    tiles = _tiles(op, i, o)
+    is_max = op.type.startswith("Max")
+    if tiles is None:
+        return None if is_max else _linear(op, i, o, found, dtype)
+    rows = tuple(terms.axes_of(op.outputs[o]))
+    entries = tuple(
+        (*group, *((Axis(tile, None, place),) if tile > 1 else ()))
+        for place, (group, tile) in enumerate(zip(rows, tiles))
+    )
+    if not is_max:
+        return term(rows, entries, scale=1.0 / math.prod(tiles))
+    # By a cotangent of ones the gradient tells, of each window, the entry that was chosen.
+    return term(rows, entries, [factor(lambda: derivative(op, i, o, dtype), entries, dtype)])
+
+
+def _tiles(op: tf.Operation, i: int, o: int) -> list[int] | None:
+    """Returns the sizes of the windows where they lie side by side and cover the input."""
+    if op.type == "MaxPoolV2":
+        return None
+    sizes = [int(k) for k in op.get_attr("ksize")]
+    out, given = op.outputs[o].shape.as_list(), op.inputs[i].shape.as_list()
+    if sizes != [int(s) for s in op.get_attr("strides")] or sizes[0] != 1:
+        return None
+    pairs = list(zip(sizes, out, given))[1:]
+    if any(n is None or m is None or k * n != m for k, n, m in pairs):
+        return None
+    return sizes
+
+
+BY_TYPE = {
+    **dict.fromkeys(("AvgPool", "AvgPool3D", "MaxPool", "MaxPool3D"), _pool),
+    **dict.fromkeys(
+        ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "ResizeBilinear", "ResizeNearestNeighbor",
+         "ResizeBicubic", *_TRANSPOSED),
+        _linear_in_input,
+    ),
+}  # fmt: skip
