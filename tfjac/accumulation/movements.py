@@ -19,7 +19,7 @@ from tfjac.rules import Local
 
 
 def selection(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
-    """Entries are moved: along axes that are linked not at all, along others from place to place."""
+    """Entries are moved: not along axes that are linked, along others from place to place."""
     rows, entries = ends(op, i, o, found.links)
     linked = [{b for b, _ in found.links}, {a for _, a in found.links}]
     free = [
