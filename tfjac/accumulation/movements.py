@@ -17,6 +17,9 @@ from tfjac.accumulation.terms import Groups, Term
 from tfjac.graph import positions
 from tfjac.rules import Local
 
+# Ops that repeat all of the input.
+_REPEATS = frozenset({"BroadcastTo", "Tile"})
+
 
 def selection(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
     """Entries are moved: not along axes that are linked, along others from place to place."""
@@ -28,11 +31,11 @@ def selection(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -
     ]
     if not free[0] and not free[1]:
         return term(rows, entries)
+    if op.type in _REPEATS and not free[1]:
+        return term(rows, entries)
     places = _places(op, i, o, found)
     if places is None:
         return None
-    if not free[1] and (places == 0).all():
-        return term(rows, entries)  # repeated
     columns = math.prod(op.inputs[i].shape[a] for a in free[1])
     return (native(op, i, o, found.links, _gathered_back(places, columns), _gathered(places), 0.0),)
 
