@@ -87,7 +87,7 @@ NOT_SEEN = {
     "op.recomputed": {EXAMPLES, None},
     "op.repeat_features": {EXAMPLES, None},
     "op.stft": {None},
-    "stack.force_of_attention": {EXAMPLES, None},
+    "stack.force_of_attention": {None},
     "stack.force_of_recurrence": {EXAMPLES, None},
     "stack.own_jacobian": {None},
     "flow.vectorized_map": {None},
