@@ -185,7 +185,7 @@ def test_what_was_tuned_is_remembered_in_the_function_and_on_disk(tmp_path, monk
     jac = tfjac.prepare(net, batch=True, autotune=path)
     found = jac(X)
     jac(X)
-    assert len(calls) == 1 and len(calls[0]) == 3
+    assert len(calls) == 1 and len(calls[0]) == 6  # three, and each compiled by XLA
     (choice,) = json.loads(path.read_text()).values()
     assert choice in calls[0]
     np.testing.assert_allclose(found, tfjac.prepare(net, batch=True)(X), atol=1e-12)
@@ -193,6 +193,21 @@ def test_what_was_tuned_is_remembered_in_the_function_and_on_disk(tmp_path, monk
     assert len(calls) == 1
     tfjac.prepare(net, batch=True, autotune=path)(X[:2])  # another size
     assert len(calls) == 2 and len(json.loads(path.read_text())) == 2
+
+
+def test_what_xla_cannot_compile_is_left_out_of_tuning(monkeypatch):
+    seen = []
+    real = autotune.fastest
+    monkeypatch.setattr(autotune, "fastest", lambda ways: seen.extend(ways) or real(ways))
+
+    def checked(x):
+        y = tf.tanh(x)
+        with tf.control_dependencies([tf.py_function(lambda: None, [], [])]):
+            return tf.identity(y)
+
+    found = tfjac.prepare(checked, batch=True, autotune=True)(X)
+    assert len(seen) >= 2 and not any(name.endswith("XLA") for name in seen)
+    np.testing.assert_allclose(found, tfjac.prepare(checked, batch=True)(X), atol=1e-12)
 
 
 def test_the_fastest_is_the_one_that_takes_least():

@@ -19,6 +19,13 @@ from tfjac.call_signature import Call, InputSignature
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
 
+# What is raised where XLA, or a strategy under it, cannot serve a graph.
+_NOT_COMPILED = (
+    errors.UnsupportedError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.UnimplementedError,
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -77,8 +84,9 @@ def prepare(
       structured: as in `jacobian`; of no account where batch.
       memory_budget: as in `jacobian`. Should TensorFlow run out of memory all the same, half as
         much is tried, down to one row at a time, with a warning each time.
-      autotune: time the three best of "auto" at the first call with a signature, and keep the
-        fastest. A path remembers it in that file too, for the same graph on the same devices.
+      autotune: time the three best of "auto" at the first call with a signature, each also compiled
+        by XLA where XLA can, and keep the fastest. A path remembers it in that file too, for the
+        same graph on the same devices.
 
     Returns:
       A `JacobianFunction`.
@@ -221,7 +229,7 @@ class JacobianFunction:
             # A model that makes its variables now is traced twice.
             plans[:] = self._planned(ys, call_args, self._options)
 
-        self._compiled(traced).get_concrete_function(*call.specs)
+        self._compiled(traced, self._options.jit_compile).get_concrete_function(*call.specs)
         return plans
 
     def _planned(self, ys, call_args, options: Options) -> list[planning.Plan]:
@@ -279,7 +287,7 @@ class JacobianFunction:
     def _built(self, call: Call, with_value: bool) -> _Built:
         options = self._options
         if options.autotune:
-            options = dataclasses.replace(options, strategy=self._tuned(call))
+            options = self._tuned(call)
         return self._with(call, with_value, options)
 
     def _with(self, call: Call, with_value: bool, options: Options) -> _Built:
@@ -287,27 +295,49 @@ class JacobianFunction:
         concrete = function.get_concrete_function(*call.specs)
         return _Built(concrete, max((plan.at_once for plan in plans), default=1))
 
-    def _tuned(self, call: Call) -> str:
-        """Returns the fastest of the best strategies, from memory if it is there."""
+    def _tuned(self, call: Call) -> Options:
+        """Returns the fastest of the best ways, from memory if it is there."""
         plans = self._plans(call)
         path = self._options.autotune
         memory = autotune_lib.Memory(path if isinstance(path, str) else None)
-        names = planning.best(plans, autotune_lib.CANDIDATES)
-        if len(names) < 2:
-            return planning.AUTO
+        ways = self._ways(planning.best(plans, autotune_lib.CANDIDATES))
+        if len(ways) < 2:
+            return self._options
         ops = [op for plan in plans for op in plan.problem.ops]
         wanted = f"{[plan.explain() for plan in plans]} {self._options.jit_compile}"
         key = autotune_lib.fingerprint(ops, wanted)
         choice = memory.get(key)
-        if choice not in names:
-            ways = {name: self._way(call, name) for name in names}
-            choice = autotune_lib.fastest(ways)
+        if choice not in ways:
+            calls = {name: self._call_of(call, options) for name, options in ways.items()}
+            choice = autotune_lib.fastest({n: c for n, c in calls.items() if c is not None})
             memory.put(key, choice)
-        return choice
+        return ways[choice]
 
-    def _way(self, call: Call, strategy: str) -> Callable[[], Any]:
-        options = dataclasses.replace(self._options, strategy=strategy)
-        built = self._with(call, False, options)
+    def _ways(self, names: Sequence[str]) -> dict[str, Options]:
+        """Returns the strategies, and each compiled by XLA."""
+        ways = {name: dataclasses.replace(self._options, strategy=name) for name in names}
+        if not self._options.jit_compile:
+            ways |= {
+                f"{name}, XLA": dataclasses.replace(options, jit_compile=True)
+                for name, options in list(ways.items())
+            }
+        return ways
+
+    def _call_of(self, call: Call, options: Options) -> Callable[[], Any] | None:
+        """Returns a call of one of the ways; None where it was to be compiled and cannot."""
+        optional = options.jit_compile and not self._options.jit_compile
+        try:
+            built = self._with(call, False, options)
+            if optional:
+                tf_internals.call_concrete(built.concrete, call.tensors)
+        except (
+            errors.UnsupportedError,
+            tf.errors.InvalidArgumentError,
+            tf.errors.UnimplementedError,
+        ):
+            if not optional:
+                raise
+            return None
         return lambda: tf_internals.call_concrete(built.concrete, call.tensors)
 
     def _function(self, call: Call, with_value: bool, options: Options):
@@ -338,11 +368,11 @@ class JacobianFunction:
             plans[:] = self._planned(ys, call_args, options)
             return (ys, jacobian) if with_value else jacobian
 
-        return self._compiled(traced), plans
+        return self._compiled(traced, options.jit_compile), plans
 
-    def _compiled(self, traced: Callable[..., Any]):
+    def _compiled(self, traced: Callable[..., Any], jit_compile: bool):
         # Only the user's function is converted: AutoGraph would put its trace before our errors.
-        return tf.function(traced, autograph=False, jit_compile=self._options.jit_compile or None)
+        return tf.function(traced, autograph=False, jit_compile=jit_compile or None)
 
     def _values(self, call: Call, tensors) -> tuple[Nested, Sequence[Nested]]:
         """Returns what the function gives for `tensors`, and its arguments made of them."""
