@@ -125,6 +125,9 @@ def _pushed(problem: Problem, vectors) -> tf.Tensor | None:
     if problem.y.dtype.is_complex or any(s.dtype.is_complex for s in problem.sources):
         return _applied(sweeps.pushforward, problem, vectors)[0]
 
+    if not problem.ops and all(s.value.ref() != problem.y.ref() for s in problem.sources):
+        return None
+
     def along() -> list[tf.Tensor | None]:
         found = directions.pushed(problem, vectors)
         if found is None:

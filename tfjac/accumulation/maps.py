@@ -49,6 +49,9 @@ def steps_of(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
 
 
 def _pointwise(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
+    out, given = op.outputs[o].shape, op.inputs[i].shape
+    if any(given[a] is None and out[b] is not None for b, a in found.links):
+        raise terms.Refused(f"an input of {op.name!r} may be of size one, and broadcast")
     rows, entries = ends(op, i, o, found.links)
     if op.type in ADDS or (op.type == "Sub" and i == 0) or _is_cast(op):
         return term(rows, entries)
