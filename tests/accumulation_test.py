@@ -483,7 +483,7 @@ def of_graph(model, *strategies):
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_the_jacobian_of_a_model_is_that_of_unstack(model):
     if model.name in FAILS:
-        pytest.skip("TensorFlow's vectorized map fails on it, as strategy vectorized shows too")
+        pytest.skip("TensorFlow's vectorized map, or a second gradient in one graph, fails on it")
     reference = "while_loop" if model.name in OF_UNKNOWN_SIZE else "unstack"
     try:
         found, wanted = of_graph(model, "cross_country", reference)
