@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-
 import tensorflow as tf
 
-from tfjac import blocks, errors, graph_memo, planning, problems, shapes, tapes
-from tfjac import independence as independence_lib
+from tfjac import construction, planning, problems
 from tfjac.problems import Nested
-from tfjac.strategies import Problem, Source, Strategy, base
+from tfjac.strategies import Strategy
 
 
 @tf.autograph.experimental.do_not_convert
@@ -71,11 +67,11 @@ def jacobian(
       array([[2., 0.],
              [0., 4.]], dtype=float32)
     """
-    return _operate(
+    return construction.operate(
         ys,
         xs,
         False,
-        _options(
+        construction.options_of(
             strategy, chunk_size, unconnected_gradients, holomorphic, structured, memory_budget
         ),
         name or "jacobian",
@@ -135,11 +131,13 @@ def batch_jacobian(
       array([[2., 4.],
              [6., 8.]], dtype=float32)
     """
-    return _operate(
+    return construction.operate(
         ys,
         xs,
         True,
-        _options(strategy, chunk_size, unconnected_gradients, holomorphic, False, memory_budget),
+        construction.options_of(
+            strategy, chunk_size, unconnected_gradients, holomorphic, False, memory_budget
+        ),
         name or "batch_jacobian",
         independence,
     )
@@ -250,149 +248,12 @@ def plan(
       >>> p.strategy.name
       'structural'
     """
-    _check_options(strategy, chunk_size)
+    construction.check_options(strategy, chunk_size)
     chunk_size = planning.within(memory_budget, chunk_size)
     with problems.building(tf.nest.flatten(ys), "ys", "plan") as targets:
         found = [problems.problem(y, tf.nest.flatten(xs), batch) for y in targets]
         return [
             planning.choose(part, strategy, chunk_size)
             for problem in found
-            for part in _groups(problem)
+            for part in construction.groups(problem)
         ]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Options:
-    strategy: str | Strategy
-    chunk_size: int | str | None | base.MemoryBudget
-    holomorphic: bool
-    zeros: bool
-    structured: bool
-
-
-def _options(
-    strategy, chunk_size, unconnected_gradients, holomorphic, structured, memory_budget
-) -> _Options:
-    _check_options(strategy, chunk_size)
-    chunk_size = planning.within(memory_budget, chunk_size)
-    zeros = problems.zeros_wanted(unconnected_gradients)
-    return _Options(strategy, chunk_size, holomorphic, zeros, structured)
-
-
-def _operate(
-    ys: Nested, xs: Nested, batch: bool, options: _Options, name: str, proof: str = "assume"
-) -> Nested:
-    independence_lib.check_option(proof)
-    flat_xs = tf.nest.flatten(xs)
-    results = []
-    with problems.building(tf.nest.flatten(ys), "ys", name) as targets:
-        for y in targets:
-            problem = problems.problem(y, flat_xs, batch)
-            _check_complex(problem, options.holomorphic)
-            if proof == independence_lib.PROVE:
-                for source in problem.sources:
-                    independence_lib.check(problem.y, source)
-            key = ("jacobian", y.ref(), *(s.value.ref() for s in problem.sources), batch, options)
-            by_source = graph_memo.memoized_unless_recording(
-                key,
-                functools.partial(
-                    tapes.recorded, functools.partial(_by_source, problem, options), y, problem.ops
-                ),
-            )
-            row = [by_source[i] for i in problems.positions(problem, flat_xs)]
-            results.append(tf.nest.pack_sequence_as(xs, row))
-    return tf.nest.pack_sequence_as(ys, results)
-
-
-def _check_options(strategy: str | Strategy, chunk_size: int | str | None) -> None:
-    shapes.check_chunk_size(chunk_size)
-    planning.check_strategy(strategy, chunk_size)
-
-
-def _check_complex(problem: Problem, holomorphic: bool) -> None:
-    both = problem.y.dtype.is_complex and any(s.dtype.is_complex for s in problem.sources)
-    if both and not holomorphic:
-        raise errors.InvalidValueError(
-            errors.message(
-                "holomorphic",
-                "True where target and source are complex",
-                f"target {problem.y.name!r} of dtype {problem.y.dtype.name}",
-                "Pass holomorphic=True if dy/dx exists, else differentiate its real and imaginary "
-                "parts.",
-            )
-        )
-    if holomorphic and not both:
-        raise errors.InvalidValueError(
-            errors.message(
-                "holomorphic",
-                "False unless target and source are complex",
-                f"target {problem.y.name!r} of dtype {problem.y.dtype.name}",
-                "Leave it out.",
-            )
-        )
-
-
-def _by_source(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
-    """Returns the Jacobian by each source."""
-    found: dict[Source, tf.Tensor | None] = {}
-    for part in _groups(problem):
-        is_complex = part.sources[0].dtype.is_complex
-        solve = _complex_by_real if problem.y.dtype.is_complex and not is_complex else _solve
-        for source, jacobian_ in zip(part.sources, solve(part, options)):
-            found[source] = _finished(part, problem.apart, source, jacobian_, options)
-    return [found[source] for source in problem.sources]
-
-
-def _groups(problem: Problem) -> list[Problem]:
-    """Returns the problem in parts: by axes kept apart; real and complex sources by themselves."""
-    parts: dict[tuple[bool, int], list[Source]] = {}
-    for source in problem.sources:
-        apart = max(problem.apart, independence_lib.apart(problem.y, source))
-        parts.setdefault((source.dtype.is_complex, apart), []).append(source)
-    return [
-        dataclasses.replace(problem, sources=tuple(sources), apart=apart)
-        for (_, apart), sources in parts.items()
-    ]
-
-
-def _complex_by_real(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
-    parts = [
-        _solve(dataclasses.replace(problem, y=part(problem.y)), options)
-        for part in (tf.math.real, tf.math.imag)
-    ]
-    return [None if real is None else tf.complex(real, imag) for real, imag in zip(*parts)]
-
-
-def _solve(problem: Problem, options: _Options) -> list[tf.Tensor | None]:
-    if not problem.ops and problem.y.ref() not in [s.value.ref() for s in problem.sources]:
-        return [None] * len(problem.sources)
-    if problem.y.shape.num_elements() == 0:
-        return [_zeros(problem, source) for source in problem.sources]
-    return planning.choose(problem, options.strategy, options.chunk_size).strategy.build(problem)
-
-
-def _finished(
-    part: Problem, wanted: int, source: Source, jacobian_: tf.Tensor | None, options: _Options
-) -> tf.Tensor | blocks.BlockDiagonal | None:
-    """Returns the Jacobian with its zeros, dtype, static shape and run-time checks in place."""
-    if jacobian_ is None:
-        if not options.zeros:
-            return None
-        jacobian_ = _zeros(part, source)
-    if jacobian_.dtype != part.y.dtype and not jacobian_.dtype.is_complex:
-        jacobian_ = tf.cast(jacobian_, part.y.dtype)
-    if options.structured:
-        return blocks.BlockDiagonal(jacobian_, part.y.shape.rank, part.apart)
-    y_shape, x_shape = shapes.shape_of(part.y), source.run_time_shape()
-    jacobian_ = blocks.spread(jacobian_, y_shape, x_shape, part.apart, wanted)
-    checks = problems.check_example_counts(part) if wanted else []
-    if checks:
-        with tf.control_dependencies(checks):
-            jacobian_ = tf.identity(jacobian_)
-    jacobian_.set_shape(part.y.shape.concatenate(source.shape[wanted:]))
-    return jacobian_
-
-
-def _zeros(problem: Problem, source: Source) -> tf.Tensor:
-    dtype = source.dtype if source.dtype.is_complex else problem.y.dtype
-    return tf.zeros(base.jacobian_shape(problem, source), dtype)
