@@ -55,7 +55,7 @@ def test_hessians_of_examples_are_the_blocks_of_the_whole(strategy, examples):
     x = array(3, 4)
     spec = tf.TensorSpec([examples, 4], tf.float64)
     each = tf.function(
-        lambda x: tfjac.hessian(energy(x), x, strategy, batch=True),
+        lambda x: tfjac.batch_hessian(energy(x), x, strategy),
         autograph=False,
         input_signature=[spec],
     )
@@ -111,11 +111,11 @@ def test_another_shape_of_y_is_refused():
     with pytest.raises(InvalidValueError, match="`y` must be a scalar"):
         in_graph(lambda x: tfjac.hessian(x**2, x))(array(3))
     with pytest.raises(InvalidValueError, match="one number for each example"):
-        in_graph(lambda x: tfjac.hessian(tf.reduce_sum(x), x, batch=True))(array(3, 2))
+        in_graph(lambda x: tfjac.batch_hessian(tf.reduce_sum(x), x))(array(3, 2))
 
 
 def test_examples_that_mix_are_refused():
     with pytest.raises(ExamplesMixError):
-        in_graph(lambda x: tfjac.hessian(tf.reduce_sum(x**2, 1) * tf.reduce_sum(x), x, batch=True))(
+        in_graph(lambda x: tfjac.batch_hessian(tf.reduce_sum(x**2, 1) * tf.reduce_sum(x), x))(
             array(3, 2)
         )

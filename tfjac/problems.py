@@ -52,6 +52,18 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
     return found
 
 
+def check_real(wanted: Problem) -> None:
+    """Raises unless target and sources are real."""
+    found = [("y", wanted.y.dtype), *(("x", source.dtype) for source in wanted.sources)]
+    for argument, dtype in found:
+        if dtype.is_complex:
+            raise errors.InvalidTypeError(
+                errors.message(
+                    argument, "real", f"dtype {dtype.name}", "Use jacobian for complex tensors."
+                )
+            )
+
+
 def positions(wanted: Problem, xs: Sequence[Any]) -> list[int]:
     """Returns, for each of `xs`, which source of the problem it is."""
     refs = [source.value.ref() for source in wanted.sources]

@@ -1,10 +1,10 @@
-"""Second derivatives: the Jacobian of the gradient."""
+"""Second derivatives: the Jacobian of the gradient, its trace, and products with it."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from tfjac import errors, jacobians, problems
+from tfjac import errors, jacobians, problems, products, spectra
 from tfjac import independence as independence_lib
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
@@ -16,34 +16,27 @@ def hessian(
     xs: Nested,
     strategy: str | Strategy = "auto",
     *,
-    batch: bool = False,
-    independence: str = "prove",
     chunk_size: int | str | None = "auto",
     name: str | None = None,
 ) -> Nested:
-    """Returns the second derivatives d2y / dx dx' of a scalar, or of one for each example.
+    """Returns the second derivatives d2y / dx dx' of a scalar.
 
     It is the Jacobian of the gradient, which the strategy carries forward, back or both ways, as is
     cheapest: forward over reverse where x has few entries.
 
     Args:
-      y: a scalar; with `batch` a vector `[B]`, one number for each example.
-      xs: source, or a nested structure of sources, as in `jacobian`; with `batch` tensors
-        `[B, ...]`.
+      y: a scalar.
+      xs: source, or a nested structure of sources, as in `jacobian`.
       strategy: as in `jacobian`.
-      batch: whether to return one Hessian for each example.
-      independence: with `batch`, "prove" or "assume" that examples stay apart, as in
-        `batch_jacobian`; of y and of its gradient.
       chunk_size: as in `jacobian`.
       name: name scope of the ops added.
 
     Returns:
       The structure of xs, in it the structure of xs, in it tensors of shape
-      `x.shape + x'.shape`; with `batch` `[B] + x.shape[1:] + x'.shape[1:]`. Zeros where y does not
-      depend on one of them.
+      `x.shape + x'.shape`. Zeros where y does not depend on one of them.
 
     Raises:
-      As `jacobian`, or `batch_jacobian`; also InvalidValueError where y is not of that shape.
+      As `jacobian`; also InvalidValueError where y is not a scalar.
 
     Cost:
       One reverse pass, and the Jacobian of it.
@@ -56,29 +49,226 @@ def hessian(
       array([[ 6.,  0.],
              [ 0., 12.]], dtype=float32)
     """
-    independence_lib.check_option(independence)
     flat_xs = tf.nest.flatten(xs)
     with problems.building([y], "y", name or "hessian") as (target,):
-        _check_target(target, batch)
-        gradients = _gradients(target, flat_xs, batch, independence)
-        if batch:
-            rows = jacobians.batch_jacobian(
-                gradients, flat_xs, strategy, independence=independence, chunk_size=chunk_size
-            )
-        else:
-            rows = jacobians.jacobian(gradients, flat_xs, strategy, chunk_size=chunk_size)
+        _check_target(target, batch=False)
+        gradients = _gradients(target, flat_xs, False, independence_lib.ASSUME)
+        rows = jacobians.jacobian(gradients, flat_xs, strategy, chunk_size=chunk_size)
     return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
 
 
-def _check_target(y: tf.Tensor, batch: bool) -> None:
+@tf.autograph.experimental.do_not_convert
+def batch_hessian(
+    y: tf.Tensor,
+    xs: Nested,
+    strategy: str | Strategy = "auto",
+    *,
+    independence: str = "prove",
+    chunk_size: int | str | None = "auto",
+    name: str | None = None,
+) -> Nested:
+    """Returns one Hessian for each example, `[B] + x.shape[1:] + x'.shape[1:]`.
+
+    Args:
+      y: `[B]`, one number for each example.
+      xs: source `[B, ...]`, or a nested structure of them, as in `batch_jacobian`.
+      strategy: as in `jacobian`.
+      independence: "prove" or "assume" that examples stay apart, as in `batch_jacobian`; of y and
+        of its gradient.
+      chunk_size: as in `jacobian`.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of xs, in it the structure of xs, in it tensors of shape
+      `[B] + x.shape[1:] + x'.shape[1:]`. Zeros where y does not depend on one of them.
+
+    Raises:
+      As `batch_jacobian`; also InvalidValueError where y is not of shape [B].
+
+    Cost:
+      One reverse pass, and the per-example Jacobian of it.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.batch_hessian(tf.reduce_sum(x ** 3, 1), x)
+      >>> f(tf.constant([[1.], [2.]])).numpy().ravel()
+      array([ 6., 12.], dtype=float32)
+    """
+    independence_lib.check_option(independence)
+    flat_xs = tf.nest.flatten(xs)
+    with problems.building([y], "y", name or "batch_hessian") as (target,):
+        _check_target(target, batch=True)
+        gradients = _gradients(target, flat_xs, True, independence)
+        rows = jacobians.batch_jacobian(
+            gradients, flat_xs, strategy, independence=independence, chunk_size=chunk_size
+        )
+    return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
+
+
+@tf.autograph.experimental.do_not_convert
+def laplacian(
+    y: tf.Tensor,
+    x: tf.Tensor,
+    batch: bool = False,
+    *,
+    probes: int | None = None,
+    seed: int | tf.Tensor = 0,
+    independence: str = "prove",
+    name: str | None = None,
+) -> tf.Tensor:
+    """Returns the sum of the second derivatives d2y / dx_i^2, or that of each example.
+
+    Args:
+      y: a scalar; with `batch` `[B]`.
+      x: a real graph tensor; with `batch` `[B, ...]`.
+      batch: whether to take it of each example.
+      probes: as in `trace`: number of random vectors of Hutchinson's estimate.
+      seed: as in `trace`.
+      independence: with `batch`, as in `batch_hessian`.
+      name: name scope of the ops added.
+
+    Returns:
+      A scalar of the dtype of y; with `batch` `[B]`.
+
+    Raises:
+      InvalidValueError: y is not of that shape.
+      As `trace` otherwise.
+
+    Cost:
+      A reverse pass, and the trace of the Jacobian of it: see `trace`.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.laplacian(tf.reduce_sum(x ** 3), x)
+      >>> float(f(tf.constant([1., 2.])))
+      18.0
+    """
+    independence_lib.check_option(independence)
+    with problems.building([y], "y", name or "laplacian") as (target,):
+        _check_target(target, batch)
+        (gradient,) = _gradients(target, [x], batch, independence)
+        return spectra.trace(
+            gradient, x, batch, probes=probes, seed=seed, independence=independence
+        )
+
+
+@tf.autograph.experimental.do_not_convert
+def hvp(y: tf.Tensor, xs: Nested, vectors: Nested, *, name: str | None = None) -> Nested:
+    """Returns the Hessian of a scalar times a vector, without the Hessian.
+
+    Args:
+      y: a scalar.
+      xs: source, or a nested structure of sources, as in `jacobian`; each once.
+      vectors: the structure of xs; each of x's shape and dtype.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of xs, each of x's shape and dtype.
+
+    Raises:
+      As `jvp`; also InvalidValueError where y is not a scalar.
+
+    Cost:
+      A reverse pass, and a forward pass of derivatives through both (forward over reverse).
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.hvp(tf.reduce_sum(x ** 3), x, tf.constant([1., 10.]))
+      >>> f(tf.constant([1., 2.])).numpy()
+      array([  6., 120.], dtype=float32)
+    """
+    flat_xs = tf.nest.flatten(xs)
+    with problems.building([y], "y", name or "hvp") as (target,):
+        _check_target(target, batch=False)
+        gradients = _gradients(target, flat_xs, False, independence_lib.ASSUME)
+        return products.jvp(tf.nest.pack_sequence_as(xs, gradients), xs, vectors)
+
+
+@tf.autograph.experimental.do_not_convert
+def ggn(
+    loss: tf.Tensor, y: tf.Tensor, xs: Nested, vectors: Nested, *, name: str | None = None
+) -> Nested:
+    """Returns the generalized Gauss-Newton matrix J^T H J times a vector, without the matrix.
+
+    J = dy/dx, and H the second derivatives of the loss by y. For a convex loss it is positive
+    semidefinite, which the Hessian need not be (N. N. Schraudolph, 2002).
+
+    Args:
+      loss: a scalar, computed from y.
+      y: the tensor between, the output of a net.
+      xs: source, or a nested structure of sources, as in `jacobian`; each once. Weights, say.
+      vectors: the structure of xs; each of x's shape and dtype.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of xs, each of x's shape and dtype.
+
+    Raises:
+      As `jvp` and `vjp`; also InvalidValueError where the loss is not a scalar.
+
+    Cost:
+      A forward pass of derivatives, a product with H, and a reverse pass.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   y = x ** 2
+      ...   return tfjac.ggn(tf.reduce_sum(y ** 2), y, x, tf.constant([1., 1.]))
+      >>> f(tf.constant([1., 2.])).numpy()
+      array([ 8., 32.], dtype=float32)
+    """
+    with problems.building([loss, y], "loss", name or "ggn") as (target, middle):
+        _check_target(target, batch=False, argument="loss")
+        pushed = products.jvp(middle, xs, vectors)
+        return products.vjp(middle, xs, hvp(target, middle, pushed))
+
+
+@tf.autograph.experimental.do_not_convert
+def ntk(y: tf.Tensor, xs: Nested, cotangents: tf.Tensor, *, name: str | None = None) -> tf.Tensor:
+    """Returns the empirical neural tangent kernel J J^T times a vector, without the kernel.
+
+    J = dy/dx for weights x, and the kernel the sum over them (A. Jacot et al., arXiv:1806.07572).
+    `gramian` gives the kernel itself.
+
+    Args:
+      y: the output of a net.
+      xs: source, or a nested structure of sources, as in `jacobian`; each once.
+      cotangents: of the shape and dtype of y.
+      name: name scope of the ops added.
+
+    Returns:
+      A tensor of the shape and dtype of y.
+
+    Raises:
+      As `jvp` and `vjp`.
+
+    Cost:
+      A reverse pass, and a forward pass of derivatives.
+
+    Example:
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.ntk(x ** 2, x, tf.constant([1., 1.]))
+      >>> f(tf.constant([1., 2.])).numpy()
+      array([ 4., 16.], dtype=float32)
+    """
+    with problems.building([y], "y", name or "ntk") as (target,):
+        return products.jvp(target, xs, products.vjp(target, xs, cotangents))
+
+
+def _check_target(y: tf.Tensor, batch: bool, argument: str = "y") -> None:
     wanted = 1 if batch else 0
     if y.shape.rank != wanted:
         raise errors.InvalidValueError(
             errors.message(
-                "y",
+                argument,
                 "one number for each example, of shape [B]" if batch else "a scalar",
                 f"{y.name!r} of shape {y.shape}",
-                "Use jacobian of a gradient for others, or batch=True for one of each example.",
+                "Use jacobian of a gradient for others"
+                + ("." if batch else ", or batch_hessian for one of each example."),
             )
         )
 

@@ -266,12 +266,30 @@ def written(stack: Stack, apart: int, dtype: tf.DType) -> Factor:
       Refused: one of these mixes.
     """
     terms = aligned(list(stack), dtype)
-    kept = frozenset(flat(terms[0].rows[:apart]))
+    check_apart(terms, apart)
+    term = single(terms, frozenset(flat(terms[0].rows[:apart])), dtype)
+    return whole(term, [*flat(term.rows), *flat(term.entries[apart:])], dtype)
+
+
+def check_apart(terms: Sequence[Term], apart: int) -> None:
+    """Raises Refused unless terms are diagonal along the first `apart` axes."""
     for term in terms:
         if flat(term.rows[:apart]) != flat(term.entries[:apart]):
             raise Refused(f"the first {apart} axes are not kept apart")
-    term = single(terms, kept, dtype)
-    return whole(term, [*flat(term.rows), *flat(term.entries[apart:])], dtype)
+
+
+def as_one(stack: Stack, apart: int, dtype: tf.DType) -> Term:
+    """Returns the sum as one term, diagonal along each axis along which all of it is.
+
+    Raises:
+      Refused: one of the first `apart` axes mixes.
+    """
+    check_apart(stack, apart)
+    if len(stack) == 1:
+        return stack[0]
+    found = aligned(list(stack), dtype)
+    common = frozenset(flat(found[0].rows)).intersection(*(t.diagonal for t in found))
+    return single(found, common, dtype)
 
 
 def single(terms: list[Term], kept: frozenset[Axis], dtype: tf.DType) -> Term:

@@ -6,8 +6,8 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.accumulation import bracketing, memo, segments, sums, terms
 from tfjac.accumulation import factors as factors_
+from tfjac.accumulation import memo, order, sums
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Refused, Stack
 from tfjac.strategies import base
@@ -44,7 +44,7 @@ class CrossCountry:
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts the operations of the order that was found."""
         found = [_accumulated(problem, source) for source in problem.sources]
-        total = factors_.total(f.factor for f in found if f.factor is not None)
+        total = factors_.total(factor for each in found for factor in each.factors)
         one_pass = (problem.flops_per_pass or 0.0) + factors_.WRITTEN_BYTE * (
             problem.bytes_per_pass or 0
         )
@@ -66,51 +66,13 @@ class CrossCountry:
             return [self._by(problem, source) for source in problem.sources]
 
     def _by(self, problem: base.Problem, source: base.Source) -> tf.Tensor | None:
-        factor = _accumulated(problem, source).factor
-        if factor is None:
-            return None
-        return tf.reshape(factor.tensor, base.jacobian_shape(problem, source))
+        for factor in _accumulated(problem, source).factors:
+            return tf.reshape(factor.tensor, base.jacobian_shape(problem, source))
+        return None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Accumulated:
-    """What was planned for one source.
+def _accumulated(problem: base.Problem, source: base.Source) -> order.Accumulated:
+    def written(stack: Stack) -> tuple[Factor, ...]:
+        return (sums.written(stack, problem.apart, problem.y.dtype),)
 
-    Args:
-      factor: the Jacobian, not made yet; None where it is zero.
-      order: in which it is multiplied, in words.
-    """
-
-    factor: Factor | None
-    order: str
-
-
-def _accumulated(problem: base.Problem, source: base.Source) -> _Accumulated:
-    key = ("cross_country", problem.y.ref(), source.value.ref(), problem.apart)
-    return memo.memoized(key, lambda: _accumulate(problem, source))
-
-
-def _accumulate(problem: base.Problem, source: base.Source) -> _Accumulated:
-    dtype, apart = problem.y.dtype, problem.apart
-    alone = dataclasses.replace(problem, sources=(source,))
-    if not alone.ops:
-        is_source = problem.y.ref() == source.value.ref()
-        same = sums.written(terms.identity(problem.y), apart, dtype) if is_source else None
-        return _Accumulated(same, "identity" if is_source else "zero")
-    chain = segments.Chain(alone)
-
-    def finished(stack: Stack) -> Factor | None:
-        return sums.written(stack, apart, dtype) if stack else None
-
-    def cost(stack: Stack, i: int, j: int) -> float:
-        if (i, j) == (0, chain.segments):
-            stack = [finished(stack)] if stack else []
-            return factors_.total(stack).cost
-        return segments.cost_of(stack)
-
-    def joined(inner: Stack, outer: Stack) -> Stack:
-        return segments.product(outer, inner, dtype)
-
-    moves = bracketing.Moves(chain.alone, chain.pulled, chain.pushed, joined, cost)
-    best = bracketing.cheapest(chain.segments, moves)
-    return _Accumulated(finished(best.jacobian), best.order)
+    return order.accumulated(problem, source, "jacobian", written)

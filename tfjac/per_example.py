@@ -1,0 +1,114 @@
+"""Gradients of each example by the weights that all of them share, and their norms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfjac import errors, jacobians, matrices, problems, quantities, shapes
+from tfjac.accumulation import reductions
+from tfjac.accumulation.factors import Factor
+from tfjac.accumulation.terms import Stack
+from tfjac.problems import Nested
+from tfjac.quantities import Quantity
+
+
+@tf.autograph.experimental.do_not_convert
+def per_example_gradients(losses: tf.Tensor, xs: Nested, *, name: str | None = None) -> Nested:
+    """Returns the gradient of each example's loss by the weights.
+
+    Args:
+      losses: `[B]`, one number for each example.
+      xs: weights, a variable or tensor or a nested structure of them, as `model.trainable_weights`.
+      name: name scope of the ops added.
+
+    Returns:
+      The structure of xs, in it tensors `[B] + x.shape`; zeros where a loss does not depend on it.
+
+    Raises:
+      InvalidValueError: `losses` is not of shape [B].
+      As `jacobian` otherwise.
+
+    Cost:
+      One reverse pass for all examples together, and writing the result: the weight of a dense
+      layer has an outer product for each. Where an op on the way has no local Jacobian of known
+      structure, a vectorized map over the examples.
+
+    Example:
+      >>> w = tf.Variable([[1.], [2.]])
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.per_example_gradients(tf.reduce_sum(x @ w, 1) ** 2, w)
+      >>> f(tf.constant([[1., 0.], [0., 1.]])).numpy().squeeze()
+      array([[2., 0.],
+             [0., 4.]], dtype=float32)
+    """
+    with problems.building([losses], "losses", name or "per_example_gradients") as (target,):
+        _check_losses(target)
+        return jacobians.jacobian(target, xs)
+
+
+@tf.autograph.experimental.do_not_convert
+def per_example_gradient_norms(
+    losses: tf.Tensor, xs: Nested, *, name: str | None = None
+) -> tf.Tensor:
+    """Returns the Euclidean norm of the gradient of each example's loss by all weights together.
+
+    Args:
+      losses: `[B]`, one number for each example.
+      xs: weights, as in `per_example_gradients`.
+      name: name scope of the ops added.
+
+    Returns:
+      `[B]`, of the dtype of the losses: the norm over all xs, as clipping by global norm needs it.
+
+    Raises:
+      As `per_example_gradients`.
+
+    Cost:
+      As `per_example_gradients`, but for what is not formed: of an outer product the norm is the
+      product of norms (I. Goodfellow, arXiv:1510.01799).
+
+    Example:
+      >>> w = tf.Variable([[1.], [2.]])
+      >>> @tf.function
+      ... def f(x):
+      ...   return tfjac.per_example_gradient_norms(tf.reduce_sum(x @ w, 1) ** 2, w)
+      >>> f(tf.constant([[1., 0.], [0., 1.]])).numpy()
+      array([2., 4.], dtype=float32)
+    """
+    with problems.building([losses], "losses", name or "per_example_gradient_norms") as (target,):
+        _check_losses(target)
+        squares = [
+            quantities.made("row_squares", target, x, False, "prove", "squares", _row_squares)[0]
+            for x in tf.nest.flatten(xs)
+        ]
+        return matrices.root(tf.add_n(squares))
+
+
+def _row_squares(quantity: Quantity) -> Sequence[tf.Tensor]:
+    """Returns the sums of squares of the rows, `[B]`."""
+    y = quantity.y
+
+    def finish(stack: Stack) -> tuple[Factor, ...]:
+        return (reductions.squares(stack, 0, y.dtype, examples=1),)
+
+    factors = quantity.accumulated("row_squares", finish)
+    shape = quantity.y_shape()
+    if factors is None:
+        rows = tf.reshape(jacobians.jacobian(y, quantity.x), shapes.join(shape, [-1]))
+        return [tf.reduce_sum(tf.square(rows), -1)]
+    return [tf.reshape(factors[0].tensor, shape) if factors else tf.zeros(shape, y.dtype)]
+
+
+def _check_losses(losses: tf.Tensor) -> None:
+    if losses.shape.rank != 1:
+        raise errors.InvalidValueError(
+            errors.message(
+                "losses",
+                "one number for each example, of shape [B]",
+                f"{losses.name!r} of shape {losses.shape}",
+                "Reduce over the other axes, not over the examples.",
+            )
+        )

@@ -1,0 +1,184 @@
+"""One y and one x, and how to have what is made of dy/dx without forming more than it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Sequence
+
+import tensorflow as tf
+
+from tfjac import (
+    blocks,
+    construction,
+    errors,
+    graph_memo,
+    matrices,
+    problems,
+    products,
+    shapes,
+    tapes,
+)
+from tfjac import independence as independence_lib
+from tfjac.accumulation import memo, order
+from tfjac.accumulation.factors import Factor
+from tfjac.accumulation.terms import Refused, Stack
+from tfjac.strategies import Problem
+
+# What linear algebra is done in where y has fewer bits than its kernels take.
+_WIDER = {tf.float16: tf.float32, tf.bfloat16: tf.float32}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Quantity:
+    """What a quantity is made from.
+
+    Args:
+      problem: target and source, `apart` as many leading axes as the graph shows to stay apart.
+      kept: number of leading axes that the quantity has: 1 where it is one of each example.
+    """
+
+    problem: Problem
+    kept: int
+
+    @property
+    def y(self) -> tf.Tensor:
+        """The target."""
+        return self.problem.y
+
+    @property
+    def x(self) -> tf.Tensor | tf.Variable:
+        """The source."""
+        return self.problem.sources[0].value
+
+    def y_shape(self) -> shapes.Shape:
+        """Returns the shape of y."""
+        return shapes.shape_of(self.y)
+
+    def x_shape(self) -> shapes.Shape:
+        """Returns the shape of x."""
+        return self.problem.sources[0].run_time_shape()
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of a block, None if unknown."""
+        return shapes.static_size(self.y.shape[self.problem.apart :])
+
+    @property
+    def columns(self) -> int | None:
+        """Columns of a block, None if unknown."""
+        return shapes.static_size(self.problem.sources[0].shape[self.problem.apart :])
+
+    def check_square(self) -> int:
+        """Returns the number of rows and columns of a block, or raises."""
+        if self.rows is None or self.rows != self.columns:
+            raise errors.InvalidValueError(
+                errors.message(
+                    "y",
+                    "of as many entries as x, so that the Jacobian is square",
+                    f"{self.y.name!r} of shape {self.y.shape} by a source of shape "
+                    f"{self.problem.sources[0].shape}"
+                    + (", one Jacobian for each example" if self.kept else ""),
+                    "Use gramian, whose determinant is the squared volume, or trace a function of "
+                    "known sizes.",
+                )
+            )
+        return self.rows
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the graph shows that the Jacobian is a diagonal."""
+        x_rank = self.problem.sources[0].shape.rank
+        return self.problem.apart == self.y.shape.rank == x_rank and x_rank > 0
+
+    def diagonal(self) -> tf.Tensor:
+        """Returns the diagonal, `[positions]`."""
+        d = products.vjp(self.y, self.x, tf.ones_like(self.y))
+        return tf.reshape(_widened(d), [-1])
+
+    def jacobian(self) -> blocks.BlockDiagonal:
+        """Returns the Jacobian in blocks."""
+        options = construction.options_of(structured=True)
+        return construction.operate(self.y, self.x, bool(self.kept), options, "jacobian")
+
+    def matrices(self) -> tf.Tensor:
+        """Returns the blocks, `[positions, rows, columns]`."""
+        found = self.jacobian().matrices()
+        found.set_shape([None, self.rows, self.columns])
+        return _widened(found)
+
+    def accumulated(
+        self, wanted: Hashable, finish: Callable[[Stack], tuple[Factor, ...]]
+    ) -> tuple[Factor, ...] | None:
+        """Returns what `finish` makes of the Jacobian, in the cheapest order.
+
+        Empty where y does not depend on x; None where the Jacobian has no structure to be used.
+        """
+        problem = dataclasses.replace(self.problem, apart=self.kept)
+        try:
+            return order.accumulated(
+                problem, problem.sources[0], (wanted, self.kept), finish
+            ).factors
+        except Refused:
+            return None
+
+    def over_blocks(self, reduce: Callable[..., tf.Tensor], values: tf.Tensor) -> tf.Tensor:
+        """Returns `values`, `[positions]`, reduced over the positions of one example, or of all."""
+        lead = self.y_shape()[: self.kept]
+        return self.finished(reduce(tf.reshape(values, shapes.join(lead, [-1])), -1))
+
+    def finished(self, value: tf.Tensor) -> tf.Tensor:
+        """Returns a quantity with its dtype and static shape."""
+        value = tf.cast(value, self.y.dtype)
+        value = tf.reshape(value, self.y_shape()[: self.kept])
+        value.set_shape(self.y.shape[: self.kept])
+        return value
+
+
+def _widened(values: tf.Tensor) -> tf.Tensor:
+    return tf.cast(values, _WIDER.get(values.dtype, values.dtype))
+
+
+def slogdet(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns sign and logarithm of determinants, of the dtype of the matrices."""
+    return tuple(tf.cast(part, values.dtype) for part in matrices.slogdet(_widened(values)))
+
+
+def made(
+    kind: Hashable,
+    y: tf.Tensor,
+    x: tf.Tensor,
+    batch: bool,
+    independence: str,
+    name: str,
+    build: Callable[[Quantity], Sequence[tf.Tensor]],
+) -> list[tf.Tensor]:
+    """Returns what `build` makes of dy/dx, the same tensors when asked again.
+
+    Args:
+      kind: tells what is built, options included.
+      y: the target.
+      x: the source.
+      batch: whether it is one of each example.
+      independence: "prove" or "assume" that examples stay apart.
+      name: name scope.
+      build: adds the ops.
+    """
+    independence_lib.check_option(independence)
+    with problems.building([y], "y", name) as (target,):
+        problem = problems.problem(target, [x], bool(batch))
+        (source,) = problem.sources
+        problems.check_real(problem)
+        if batch and independence == independence_lib.PROVE:
+            independence_lib.check(target, source)
+        apart = max(problem.apart, independence_lib.apart(target, source))
+        quantity = Quantity(dataclasses.replace(problem, apart=apart), int(bool(batch)))
+
+        def build_all() -> list[tf.Tensor]:
+            with memo.seen_by_tapes():
+                return list(build(quantity))
+
+        key = ("quantity", kind, target.ref(), source.value.ref(), bool(batch))
+        return graph_memo.memoized_unless_recording(
+            key, functools.partial(tapes.recorded, build_all, target, problem.ops)
+        )
