@@ -13,7 +13,7 @@ EXAMPLES = ["matplotlib>=3.7", "rich>=13", "scikit-learn>=1.3"]
 setup(
     name="tfjac",
     version=VERSION,
-    description="Jacobians of TensorFlow graphs: five strategies, one plan, built once",
+    description="Jacobians of TensorFlow graphs: six strategies, one plan, built once",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -24,6 +24,7 @@ setup(
     extras_require={
         # torch from PyPI is a CUDA build on Linux; its CPU build, if installed before, will do.
         "bench": ["jax>=0.4.30", "matplotlib>=3.7", "rich>=13", "torch>=2.3,<2.14"],
+        "docs": ["mkdocs>=1.6"],
         "examples": EXAMPLES,
         "gpu": ["tensorflow[and-cuda]>=2.16"],
         "plot": ["matplotlib>=3.7"],
