@@ -8,6 +8,7 @@ from setuptools import find_packages, setup
 HERE = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "tfjac/__init__.py").read_text())[1]
 
+DOCS = ["mkdocs>=1.6"]
 EXAMPLES = ["matplotlib>=3.7", "rich>=13", "scikit-learn>=1.3"]
 
 setup(
@@ -24,12 +25,12 @@ setup(
     extras_require={
         # torch from PyPI is a CUDA build on Linux; its CPU build, if installed before, will do.
         "bench": ["jax>=0.4.30", "matplotlib>=3.7", "rich>=13", "torch>=2.3,<2.14"],
-        "docs": ["mkdocs>=1.6"],
+        "docs": DOCS,
         "examples": EXAMPLES,
         "gpu": ["tensorflow[and-cuda]>=2.16"],
         "plot": ["matplotlib>=3.7"],
         "sparse": ["scipy>=1.10"],
-        "test": [*EXAMPLES, "hypothesis>=6.80", "pytest>=7.4", "pytest-xdist>=3.3"],
+        "test": [*DOCS, *EXAMPLES, "hypothesis>=6.80", "pytest>=7.4", "pytest-xdist>=3.3"],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",
