@@ -35,14 +35,16 @@ def jacobian(
     Args:
       ys: target, or a nested structure of targets, of any shape; floating or complex.
       xs: source, or a nested structure of sources: tensors of the graph or `tf.Variable`s.
-      strategy: "auto", "unstack", "while_loop", "vectorized", "forward", or a `Strategy`.
+      strategy: "auto", "unstack", "while_loop", "vectorized", "forward", "structural",
+        "cross_country", or a `Strategy`.
       chunk_size: rows or columns per pass; None for all at once, "auto" for as many as fit 256 MiB.
       unconnected_gradients: "zero", or "none" for None where x does not reach y.
       holomorphic: that y is a holomorphic function of complex x.
       structured: return each Jacobian as a `BlockDiagonal` (`to_dense`, `matvec`, `rmatvec`,
         `blocks`), in which the zeros between examples that stay apart are never written.
-      memory_budget: bytes that may be held at once, the result and its rows among them; chooses
-        `chunk_size`, and leaves out strategies that would hold more. Told from the shapes.
+      memory_budget: bytes that may be held at once, the result and its rows among them, but not
+        the zeros between examples; chooses `chunk_size`, and leaves out strategies that would hold
+        more. Told from the shapes.
       name: name scope of the ops added.
 
     Returns:
@@ -56,7 +58,8 @@ def jacobian(
 
     Cost:
       As many vector-Jacobian products as y has entries, or Jacobian-vector products as x has
-      (`forward`). Entries along leading axes that the graph shows to stay apart, as examples do,
+      (`forward`); the products of local Jacobians that `plan` tells (`cross_country`), or none
+      (`structural`). Entries along leading axes that the graph shows to stay apart, as examples do,
       count once; between them zeros are written. The value y is computed once.
 
     Example:

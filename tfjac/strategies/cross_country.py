@@ -30,7 +30,7 @@ class CrossCountry:
     name = "cross_country"
 
     def supports(self, problem: base.Problem) -> base.Support:
-        """Says no where an op on the way has no local Jacobian of a known structure."""
+        """Says no to complex tensors, and where sizes that it needs are not known."""
         for part in (problem.y, *(s.value for s in problem.sources)):
             if part.dtype.is_complex:
                 return base.Support(False, "complex tensors go by their own conventions")
