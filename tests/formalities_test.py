@@ -48,7 +48,7 @@ LAYERS = [
     {"independence"},
     {"construction", "products"},
     {"jacobians", "quantities"},
-    {"compiled", "structure", "derived", "spectra", "operators"},
+    {"compiled", "structure", "derived", "spectra", "operators", "laplacians"},
     {"second_order", "per_example"},
     {"linearized"},
     {"testing", "flags", "keras"},

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, jacobians, matrices, problems, quantities, shapes
+from tfjac import errors, jacobians, matrices, planning, problems, quantities, shapes
 from tfjac.accumulation import reductions
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Stack
@@ -46,7 +46,25 @@ def per_example_gradients(losses: tf.Tensor, xs: Nested, *, name: str | None = N
     """
     with problems.building([losses], "losses", name or "per_example_gradients") as (target,):
         _check_losses(target)
-        return jacobians.jacobian(target, xs)
+        flat = tf.nest.flatten(xs)
+        found: dict[int, tf.Tensor] = {}
+        for part in _parts(target, flat):
+            found |= zip(part, jacobians.jacobian(target, [flat[k] for k in part]))
+        return tf.nest.pack_sequence_as(xs, [found[k] for k in range(len(flat))])
+
+
+def _parts(losses: tf.Tensor, xs: Sequence[tf.Tensor | tf.Variable]) -> list[list[int]]:
+    """Returns which weights to go by together: those that cost less by themselves go alone."""
+    if len(xs) < 2:
+        return [list(range(len(xs)))]
+    share = _score(jacobians.plan(losses, list(xs))) / len(xs)
+    alone = [k for k, x in enumerate(xs) if _score(jacobians.plan(losses, x)) <= share]
+    rest = [k for k in range(len(xs)) if k not in alone]
+    return [[k] for k in alone] + ([rest] if rest else [])
+
+
+def _score(plans: Sequence[planning.Plan]) -> float:
+    return sum(min(a.score for a in plan.answers if a.support.ok) for plan in plans)
 
 
 @tf.autograph.experimental.do_not_convert

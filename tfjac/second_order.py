@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfjac import errors, jacobians, problems, products, spectra
+from tfjac import errors, jacobians, laplacians, problems, products, quantities, spectra
 from tfjac import independence as independence_lib
 from tfjac.problems import Nested
+from tfjac.quantities import Quantity
 from tfjac.strategies import Strategy
 
 
@@ -73,8 +74,7 @@ def batch_hessian(
       y: `[B]`, one number for each example.
       xs: source `[B, ...]`, or a nested structure of them, as in `batch_jacobian`.
       strategy: as in `jacobian`.
-      independence: "prove" or "assume" that examples stay apart, as in `batch_jacobian`; of y and
-        of its gradient.
+      independence: "prove" or "assume" that examples stay apart, as in `batch_jacobian`.
       chunk_size: as in `jacobian`.
       name: name scope of the ops added.
 
@@ -100,8 +100,9 @@ def batch_hessian(
     with problems.building([y], "y", name or "batch_hessian") as (target,):
         _check_target(target, batch=True)
         gradients = _gradients(target, flat_xs, True, independence)
+        # Where example b of y depends on example b of x alone, so does its gradient.
         rows = jacobians.batch_jacobian(
-            gradients, flat_xs, strategy, independence=independence, chunk_size=chunk_size
+            gradients, flat_xs, strategy, independence="assume", chunk_size=chunk_size
         )
     return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
 
@@ -136,7 +137,10 @@ def laplacian(
       As `trace` otherwise.
 
     Cost:
-      A reverse pass, and the trace of the Jacobian of it: see `trace`.
+      Where y is a linear map but for elementwise ops, as of a dense or convolutional net: a reverse
+      pass, a forward pass of derivatives with as many tangents as x has entries, and the second
+      derivatives of these ops. Else a reverse pass, and the trace of the Jacobian of it: see
+      `trace`. With `probes` that trace is estimated.
 
     Example:
       >>> @tf.function
@@ -148,10 +152,22 @@ def laplacian(
     independence_lib.check_option(independence)
     with problems.building([y], "y", name or "laplacian") as (target,):
         _check_target(target, batch)
+        if probes is None:
+            (found,) = quantities.made("laplacian", y, x, batch, independence, "exact", _laplacian)
+            return found
         (gradient,) = _gradients(target, [x], batch, independence)
         return spectra.trace(
             gradient, x, batch, probes=probes, seed=seed, independence=independence
         )
+
+
+def _laplacian(quantity: Quantity) -> list[tf.Tensor]:
+    found = laplacians.by_curvature(quantity)
+    if found is not None:
+        return [quantity.finished(found)]
+    (gradient,) = tf.gradients(quantity.y, quantity.x, unconnected_gradients="zero")
+    # Examples of y stay apart, and so do those of its gradient.
+    return [spectra.trace(gradient, quantity.x, bool(quantity.kept), independence="assume")]
 
 
 @tf.autograph.experimental.do_not_convert

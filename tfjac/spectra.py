@@ -74,7 +74,7 @@ def trace(
 
 
 def _trace(quantity: Quantity) -> list[tf.Tensor]:
-    quantity.check_square()
+    _check_square(quantity)
     if quantity.is_diagonal:
         return [quantity.over_blocks(tf.reduce_sum, quantity.diagonal())]
     kept, dtype = quantity.kept, quantity.y.dtype
@@ -91,8 +91,15 @@ def _trace(quantity: Quantity) -> list[tf.Tensor]:
     return [quantity.finished(reductions.total_of(factors))]
 
 
+def _check_square(quantity: Quantity) -> None:
+    """Raises unless the Jacobian is square: of y and x of one shape, though sizes are unknown."""
+    y_shape, x_shape = quantity.y.shape, quantity.problem.sources[0].shape
+    if y_shape.rank is None or y_shape.as_list() != x_shape.as_list():
+        quantity.check_square()
+
+
 def _estimated_trace(quantity: Quantity, probes: int, seed) -> list[tf.Tensor]:
-    quantity.check_square()
+    _check_square(quantity)
     signs = _signs(quantity, probes, seed)
     pulled = _pulled(quantity, signs)
     each = tf.reshape(signs, tf.shape(pulled)) * pulled

@@ -18,6 +18,7 @@ from tfjac.accumulation.factors import (
     along,
     broadcastable,
     inserted,
+    length_of,
     moved,
     shape_of,
     size_of,
@@ -246,8 +247,10 @@ def _as_matrices(factor: Factor, batch, rows, columns) -> tuple[tf.Tensor, bool]
     groups += [columns, rows] if is_turned else [rows, columns]
     shape = [_merged(group) for group in groups]
     if found.shape.as_list() != shape:
-        assert shape.count(None) < 2, "more than one group of axes of unknown size"
-        found = tf.reshape(found, [-1 if size is None else size for size in shape])
+        if shape.count(None) > 1:
+            found = tf.reshape(found, [length_of(group) for group in groups])
+        else:
+            found = tf.reshape(found, [-1 if size is None else size for size in shape])
     return found, is_turned
 
 

@@ -58,6 +58,46 @@ def _linear_in_input(op: tf.Operation, i: int, o: int, found: Local, dtype) -> S
     return _linear(op, i, o, found, dtype)
 
 
+def _convolution(op: tf.Operation, i: int, o: int, found: Local, dtype) -> Steps | None:
+    if i == 1 and op.type in ("Conv2D", "DepthwiseConv2dNative"):
+        return _by_filter(op, dtype)
+    return _linear_in_input(op, i, o, found, dtype)
+
+
+def _by_filter(op: tf.Operation, dtype: tf.DType) -> Steps | None:
+    """The patches that the filter is multiplied with, the same for each output channel."""
+    rows, entries = terms.axes_of(op.outputs[0]), list(terms.axes_of(op.inputs[1]))
+    channels = op.inputs[0].shape[-1]
+    if op.get_attr("data_format") != b"NHWC" or channels is None:
+        return None
+    if channels != op.inputs[1].shape[2] or not op.inputs[1].shape.is_fully_defined():
+        return None  # in groups
+    if op.type == "Conv2D":
+        entries[3] = rows[3]
+    else:
+        rows = (*rows[:3], (*entries[2], *entries[3]))
+    patches = factor(lambda: _patches(op), (*rows[:3], *entries[:3]), dtype)
+    return term(rows, tuple(entries), [patches])
+
+
+def _patches(op: tf.Operation) -> tf.Tensor:
+    """Returns what each entry of the filter meets, `[*output without channels, *filter[:3]]`."""
+    x, padding = op.inputs[0], op.get_attr("padding").decode()
+    if padding == "EXPLICIT":
+        edges = op.get_attr("explicit_paddings")
+        x, padding = tf.pad(x, [edges[2 * k : 2 * k + 2] for k in range(4)]), "VALID"
+    height, width, channels = op.inputs[1].shape.as_list()[:3]
+    found = tf.image.extract_patches(
+        x, [1, height, width, 1], op.get_attr("strides"), op.get_attr("dilations"), padding
+    )
+    return tf.reshape(found, [*_sizes(found), height, width, channels])
+
+
+def _sizes(patches: tf.Tensor) -> list[tf.Tensor | int]:
+    known = patches.shape.as_list()[:3]
+    return [tf.shape(patches)[k] if n is None else n for k, n in enumerate(known)]
+
+
 def _pool(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
     """Windows side by side: each entry goes to one maximum, or to one mean, at most."""
     tiles = _tiles(op, i, o)
@@ -91,8 +131,9 @@ def _tiles(op: tf.Operation, i: int, o: int) -> list[int] | None:
 
 BY_TYPE = {
     **dict.fromkeys(("AvgPool", "AvgPool3D", "MaxPool", "MaxPool3D"), _pool),
+    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), _convolution),
     **dict.fromkeys(
-        ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "ResizeBilinear", "ResizeNearestNeighbor",
+        ("Conv3D", "ResizeBilinear", "ResizeNearestNeighbor",
          "ResizeBicubic", *_TRANSPOSED),
         _linear_in_input,
     ),
