@@ -148,15 +148,15 @@ def test_a_thousand_throw_away_functions_leave_nothing_alive():
     def once(k):
         def fn(z):
             graphs.append(weakref.ref(tf.compat.v1.get_default_graph()))
-            return z**2 * k
+            return z * k
 
         functions.append(weakref.ref(fn))
-        return tfjac.prepare(fn, strategy="unstack")(x)
+        return tfjac.prepare(fn)(x)
 
     for k in range(1, 1001):
         j = once(float(k))
         if k % 100 == 0:
-            np.testing.assert_allclose(j, np.diag(2 * k * x))
+            np.testing.assert_allclose(j, k * np.eye(2))
     gc.collect()
     assert len(functions) == len(graphs) == 1000
     assert not any(reference() for reference in functions)
