@@ -71,7 +71,7 @@ def test_function_graphs_know_what_is_around_them_and_what_they_captured():
     assert tf_internals.is_function_graph(inner)
     assert list(tf_internals.graph_and_outer_graphs(inner))[:2] == [inner, around]
     assert any(t is seen["x"] for t in tf_internals.captures(inner).values())
-    assert tf_internals.handle_in_graph(around, v.handle) is not None
+    assert tf_internals.known_in_graph(around, v.handle) is not None
     assert tf_internals.captures(tf.Graph()) == {}
 
 

@@ -135,13 +135,13 @@ def _function_names(value) -> list[str]:
     return single + [function.name for function in value.list.func]
 
 
-def handle_in_graph(graph: tf.Graph, handle: tf.Tensor) -> tf.Tensor | None:
-    """Returns the tensor by which `graph` itself knows a variable's handle, or None."""
-    if tf.is_symbolic_tensor(handle) and handle.graph is graph:
-        return handle
+def known_in_graph(graph: tf.Graph, tensor: tf.Tensor) -> tf.Tensor | None:
+    """Returns the tensor by which `graph` itself knows one, a variable's handle say, or None."""
+    if tf.is_symbolic_tensor(tensor) and tensor.graph is graph:
+        return tensor
     if is_function_graph(graph):
         for outer, inner in graph.captures:
-            if outer is handle:
+            if outer is tensor:
                 return inner
     return None
 

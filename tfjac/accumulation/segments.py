@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from tfjac import rules
+from tfjac import rules, tf_internals
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import maps, memo, natives, opaque, sums, terms
 from tfjac.accumulation.natives import Native
@@ -121,13 +121,14 @@ def _place(tensors: Sequence[tf.Tensor], wanted: tf.Tensor) -> int:
 
 
 def _starts(problem: base.Problem) -> list[tf.Tensor]:
-    """Returns the tensors that stand for the source: itself, or what was read of a variable.
+    """Returns the tensors that stand for the source in the graph of the target.
 
-    None of them where it is not by reading all of it that the variable comes in.
+    Itself, what captured it, or what was read of a variable; none where that does not stand for it.
     """
     (source,) = problem.sources
     if not isinstance(source.value, tf.Variable):
-        return list(source.tensors)
+        inner = tf_internals.known_in_graph(problem.y.graph, source.value)
+        return [] if inner is None else [inner]
     handles = {subgraph.key_of(t) for t in source.tensors}
     readers = [op for op in problem.ops if any(subgraph.key_of(t) in handles for t in op.inputs)]
     if any(op.type != "ReadVariableOp" for op in readers):

@@ -105,7 +105,7 @@ def _variable_tensors(variable: tf.Variable, y: tf.Tensor) -> tuple[tf.Tensor, .
     if handle is None:  # a TensorFlow 1 reference variable: all its readers share this tensor
         return (variable.value(),)
     found = [
-        tf_internals.handle_in_graph(graph, handle)
+        tf_internals.known_in_graph(graph, handle)
         for graph in tf_internals.graph_and_outer_graphs(y.graph)
     ]
     return tuple(tensor for tensor in found if tensor is not None)

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from tfjac import rules, shapes, stacks
+from tfjac import rules, shapes, stacks, tf_internals
 from tfjac.accumulation import local, maps
 from tfjac.graph import dependence, positions, subgraph
 from tfjac.rules import Example, Kind, Local
@@ -105,7 +105,14 @@ class _Plan:
         self._apart = problem.apart
         self._x = source.value
         self._check_leading_axes()
-        reached = {subgraph.key_of(self._x)}
+        # Within a function, loop or branch x may be captured from around it.
+        inner = tf_internals.known_in_graph(problem.y.graph, self._x)
+        if problem.ops and (
+            inner is None or any(op.graph is not inner.graph for op in problem.ops)
+        ):
+            raise _Refused("an op on the way lies outside the body in which the target is")
+        self._begin = subgraph.key_of(self._x if inner is None else inner)
+        reached = {self._begin}
         self._steps: list[tuple[tuple, list[_Step]]] = []
         for op in self._problem.ops:
             for o, output in enumerate(op.outputs):
@@ -133,7 +140,7 @@ class _Plan:
             for step in steps if arrived else ():
                 found = waiting.setdefault(subgraph.key_of(step.op.inputs[step.i]), [])
                 found += [back(step, stack) for stack in arrived]
-        return stacks.merged(waiting.get(subgraph.key_of(self._x), []))
+        return stacks.merged(waiting.get(self._begin, []))
 
     def _back(self, step: _Step, stack: stacks.Stack) -> stacks.Stack:
         if step.sources is None:
