@@ -120,6 +120,18 @@ def test_tracing_for_xla_is_seen():
     assert seen == [True, False]
 
 
+def test_a_keras_model_tells_its_layers_and_what_graphs_take_for_granted_of_them():
+    """Needed by compiled."""
+    inner = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(3)])
+    model = tf.keras.Sequential([tf.keras.Input((2,)), inner])
+    before = tf_internals.layers_of(model)
+    assert tf_internals.layers_of(model) == tf_internals.layers_of(model.call) == before
+    assert inner.layers[0] in [reference() for reference, _, _ in before]
+    inner.layers[0].trainable = False
+    assert tf_internals.layers_of(model) != before
+    assert tf_internals.layers_of(tf.sin) == tf_internals.layers_of(len) == ()
+
+
 def test_a_concrete_function_takes_flat_tensors():
     """Needed by compiled."""
     w = tf.Variable(3.0)

@@ -155,10 +155,12 @@ class _Built(NamedTuple):
     Args:
       concrete: the function.
       at_once: rows or columns that it carries at once.
+      layers: of the model as they were; see `tf_internals.layers_of`.
     """
 
     concrete: tf.types.experimental.ConcreteFunction
     at_once: int
+    layers: tuple[tuple, ...]
 
 
 class JacobianFunction:
@@ -167,7 +169,9 @@ class JacobianFunction:
     Call it as the function is called, with tensors or NumPy arrays. Inside a `tf.function` it adds
     to the graph that is being built. The first call with a signature (shapes and dtypes of the
     tensors, values of other arguments) builds; later ones run what was built. Variables are read
-    at each call. Thread-safe.
+    at each call, and a Keras model that has other layers by then, or layers of another dtype policy
+    or trainability, is built anew. What else of a layer or function is changed, such as an
+    activation, is seen after `cache_clear()`. Thread-safe.
     """
 
     def __init__(self, fn: Callable[..., Nested], options: Options):
@@ -267,7 +271,11 @@ class JacobianFunction:
         call = self._call(args, kwargs)
         key = (call.key, with_value)
         with self._on_device():
-            built = self._cache.get(key, lambda: self._built(call, with_value))
+            built = self._cache.get(
+                key,
+                lambda: self._built(call, with_value),
+                lambda entry: entry.layers == tf_internals.layers_of(self._fn),
+            )
             while True:
                 try:
                     return tf_internals.call_concrete(built.concrete, call.tensors)
@@ -293,7 +301,9 @@ class JacobianFunction:
     def _with(self, call: Call, with_value: bool, options: Options) -> _Built:
         function, plans = self._function(call, with_value, options)
         concrete = function.get_concrete_function(*call.specs)
-        return _Built(concrete, max((plan.at_once for plan in plans), default=1))
+        at_once = max((plan.at_once for plan in plans), default=1)
+        # Only now, for a model may make its layers at its first call.
+        return _Built(concrete, at_once, tf_internals.layers_of(self._fn))
 
     def _tuned(self, call: Call) -> Options:
         """Returns the fastest of the best ways, from memory if it is there."""

@@ -42,10 +42,18 @@ class Cache:
         self._hits = self._misses = 0
         self._build_seconds = 0.0
 
-    def get(self, key: Hashable, build: Callable[[], Any]) -> Any:
-        """Returns the entry of `key`, from `build()` where there is none; errors leave no trace."""
+    def get(
+        self, key: Hashable, build: Callable[[], Any], is_current: Callable[[Any], bool] = bool
+    ) -> Any:
+        """Returns the entry of `key`, from `build()` where there is none; errors leave no trace.
+
+        Args:
+          key: the signature.
+          build: makes the entry.
+          is_current: whether an entry still serves; else it is built again.
+        """
         with self._lock:
-            if key in self._entries:
+            if key in self._entries and is_current(self._entries[key]):
                 self._hits += 1
                 self._entries.move_to_end(key)
                 return self._entries[key]

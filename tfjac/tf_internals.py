@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
@@ -170,6 +171,17 @@ def converted_by_autograph(fn: Callable) -> Callable:
             return converted(*args, **kwargs)
 
     return call_converted
+
+
+def layers_of(fn: Callable) -> tuple[tuple, ...]:
+    """Returns what a graph takes for granted of the layers of a Keras model, or of its method.
+
+    Which they are, their dtype policy, and whether they are trainable: that changes what some do.
+    Empty for any other function. Holds no layer.
+    """
+    flatten = getattr(getattr(fn, "__self__", fn), "_flatten_layers", None)
+    layers = () if flatten is None else flatten()
+    return tuple((weakref.ref(layer), layer.dtype_policy.name, layer.trainable) for layer in layers)
 
 
 def call_concrete(function: tf.types.experimental.ConcreteFunction, args: Sequence[tf.Tensor]):
