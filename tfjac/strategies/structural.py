@@ -187,7 +187,16 @@ class _Plan:
         sources = positions.sources_of(op, i, o, local)
         if sources is None or (op.type in _SCALED_BY_GROUPS and i > 0):
             raise _Refused(f"{base.named(op)} is {local.kind.value}, not elementwise or a movement")
-        return _Step(op, i, o, local.kind, sources[: self._entries(op.outputs[o])])
+        return _Step(op, i, o, local.kind, self._at_one_position(sources, op, i, o))
+
+    def _at_one_position(self, sources: np.ndarray, op: tf.Operation, i: int, o: int) -> np.ndarray:
+        """Returns where entries come from at a position of the leading axes, the same at each."""
+        entries, given = self._entries(op.outputs[o]), self._entries(op.inputs[i])
+        rows = sources.reshape(-1, entries) if entries else sources.reshape(1, 0)
+        within = np.where(rows >= 0, rows - given * np.arange(len(rows))[:, np.newaxis], -1)
+        if (within != within[:1]).any():
+            raise _Refused(f"{base.named(op)} moves entries in another way at each position")
+        return within[0] if len(within) else np.zeros(entries, int)
 
     def _entries(self, tensor: tf.Tensor) -> int:
         return tensor.shape[self._apart :].num_elements()
