@@ -1,0 +1,100 @@
+"""Near relatives of the reported faults, under every strategy that takes them."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import relatives
+import relatives_of_layouts
+import tensorflow as tf
+from scenarios import block_diagonal
+
+import tfjac
+
+# Which ops fall back to a loop is the business of laws_test.py.
+pytestmark = pytest.mark.filterwarnings("ignore::tfjac.errors.LoopFallbackWarning")
+
+RELATIVES = {r.name: r for r in [*relatives.ALL, *relatives_of_layouts.ALL]}
+STRATEGIES = tfjac.strategies.names()
+
+# Where TensorFlow's own gradient of an op is at fault: name -> strategies that give its answer.
+_EVERY = frozenset(STRATEGIES) - {"structural"}
+_BY_ROWS = frozenset({"unstack", "while_loop", "vectorized"})
+_OURS = frozenset({"auto", "structural", "cross_country"})
+UPSTREAM: dict[str, frozenset[str]] = {
+    # d2 prod / dx dx' is made of quotients by x.
+    "prod: hessian, 1 zeros": _EVERY,
+    "prod: hessian, 2 zeros": _EVERY,
+    # So is the gradient of cumprod.
+    **{name: _EVERY for name in RELATIVES if name.startswith("cumprod: ")},
+    # Zero, for a branch that was not taken, times infinity.
+    "where: division": _BY_ROWS | _OURS,
+    "where: sqrt": _OURS,
+    "where: nested": _BY_ROWS | _OURS,
+    "where: broadcast condition": _BY_ROWS | _OURS,
+    "where: rows": _BY_ROWS | _OURS,
+    "where: after a product": _BY_ROWS | _OURS,
+    "where: before a product": _OURS,
+    # x log y is differentiated by x as if x = 0 were a rule of its own.
+    "where: xlogy at zero": _EVERY | {"structural"},
+    # Differences of equal singular values, and the inverse of a singular matrix.
+    "spectrum: put together, equal": _EVERY,
+    "spectrum: determinant of a singular matrix": _EVERY,
+    # The gradient of a transform of fewer entries than there are has their number.
+    "fourier: rfft truncated": _EVERY,
+    "fourier: rfft truncated, odd": _EVERY,
+    "fourier: irfft truncated": _EVERY,
+    "fourier: rfft2d truncated": _EVERY,
+    # Conv2DBackpropInput has no kernel with dilations for the CPU.
+    "window: dilated in one dimension": _BY_ROWS,
+}
+
+
+@functools.cache
+def _oracle(name):
+    return np.asarray(RELATIVES[name].oracle())
+
+
+def _specs(relative):
+    if relative.signature is False:
+        return None
+    shape = None if relative.signature == "unknown" else relative.signature
+    return [tf.TensorSpec(shape, relative.x.dtype)]
+
+
+def check_jacobian(name, strategy, batch):
+    """Raises unless the Jacobian is right, or the strategy refuses it."""
+    relative, wanted = RELATIVES[name], _oracle(name)
+    jac = tfjac.prepare(
+        relative.fn, batch=batch, strategy=strategy, input_signature=_specs(relative)
+    )
+    try:
+        found = np.asarray(jac(relative.x)).astype(np.float64)
+    except tfjac.errors.UnsupportedError:
+        assert strategy != "auto"
+        return
+    if batch:
+        wanted = block_diagonal(wanted, wanted.ndim - relative.x.ndim)
+    assert found.shape == wanted.shape
+    scale = max(1.0, np.abs(np.nan_to_num(wanted)).max(initial=0.0))
+    right = np.isclose(found, wanted, rtol=0, atol=relative.tolerance * scale)
+    assert (right | np.isnan(wanted)).all(), f"found\n{found}\nwanted\n{wanted}"
+
+
+@pytest.mark.parametrize(
+    "name, strategy", [(r.name, s) for r in RELATIVES.values() for s in r.strategies or STRATEGIES]
+)
+def test_the_jacobian_is_right_or_refused(name, strategy, request):
+    if strategy in UPSTREAM.get(name, ()):
+        reason = "TensorFlow's own gradient of an op is at fault"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+    check_jacobian(name, strategy, batch=False)
+    if RELATIVES[name].batch:
+        check_jacobian(name, strategy, batch=True)
+
+
+def test_the_names_are_those_of_relatives():
+    assert set(UPSTREAM) <= set(RELATIVES)
+    assert len(RELATIVES) == len(relatives.ALL) + len(relatives_of_layouts.ALL)
