@@ -62,6 +62,11 @@ KNOWN_UPSTREAM: dict[int, np.ndarray | str] = {
     58: np.diag([0.0, 1.0, 1.0, 0.0]),
 }
 
+# Of these, what strategies make right by a rule of their own: number -> strategies.
+MENDED: dict[int, set[str]] = {
+    29: {"auto", "cross_country"},
+}
+
 # Cases whose function cannot be built in a tf.Graph that runs in a Session: number -> reason.
 _EAGER = "its function holds weights made eagerly"
 NOT_IN_A_SESSION: dict[int, str] = {
@@ -260,7 +265,8 @@ def check_jacobian_or_error(name, mode, strategy, kind):
             if isinstance(upstream, str) and re.search(upstream, str(error)):
                 return
             raise
-        given = None if isinstance(upstream, str) else upstream
+        is_right = isinstance(upstream, str) or strategy in MENDED.get(number, ())
+        given = None if is_right else upstream
         spreads = NAN_SPREADS.get(number, {}).get(f"{strategy}/{mode}/{kind}")
         for j, wanted in zip(found, _wanted(case, "batch" in kind), strict=True):
             if spreads is not None:
@@ -373,7 +379,7 @@ def test_tensorflow_is_at_fault(name):
 def test_tables_name_cases():
     numbers = {_number(name) for name in _names_of("case")}
     upstream = {_number(n) for n in _names_of("case") if _case(n).get("upstream")}
-    assert set(KNOWN_UPSTREAM) == upstream
+    assert set(KNOWN_UPSTREAM) == upstream >= set(MENDED)
     for table in (UNSUPPORTED, NOT_IN_A_SESSION, NOT_UNDER_XLA):
         assert set(table) <= numbers
 

@@ -22,7 +22,6 @@ STRATEGIES = tfjac.strategies.names()
 # Where TensorFlow's own gradient of an op is at fault: name -> strategies that give its answer.
 _EVERY = frozenset(STRATEGIES) - {"structural"}
 _BY_ROWS = frozenset({"unstack", "while_loop", "vectorized"})
-_OURS = frozenset({"auto", "structural", "cross_country"})
 UPSTREAM: dict[str, frozenset[str]] = {
     # d2 prod / dx dx' is made of quotients by x.
     "prod: hessian, 1 zeros": _EVERY,
@@ -30,13 +29,12 @@ UPSTREAM: dict[str, frozenset[str]] = {
     # So is the gradient of cumprod.
     **{name: _EVERY for name in RELATIVES if name.startswith("cumprod: ")},
     # Zero, for a branch that was not taken, times infinity.
-    "where: division": _BY_ROWS | _OURS,
-    "where: sqrt": _OURS,
-    "where: nested": _BY_ROWS | _OURS,
-    "where: broadcast condition": _BY_ROWS | _OURS,
-    "where: rows": _BY_ROWS | _OURS,
-    "where: after a product": _BY_ROWS | _OURS,
-    "where: before a product": _OURS,
+    "where: division": _BY_ROWS,
+    "where: nested": _BY_ROWS,
+    "where: broadcast condition": _BY_ROWS,
+    "where: rows": _BY_ROWS,
+    # There the weight, a number, has been multiplied into what was chosen.
+    "where: after a product": _BY_ROWS | {"cross_country"},
     # x log y is differentiated by x as if x = 0 were a rule of its own.
     "where: xlogy at zero": _EVERY | {"structural"},
     # Differences of equal singular values, and the inverse of a singular matrix.

@@ -3,6 +3,9 @@
 A stack belongs to a tensor of the graph: row r says how the r-th row of the result depends on the
 entries of that tensor. Leading axes along which nothing mixes are merged into one of `positions`,
 and a stack that is the same at all of them has one.
+
+Some entries are `kept` and others not where an op chooses one of its inputs: the others stay zero
+also times an infinite factor. None: no op has chosen.
 """
 
 from __future__ import annotations
@@ -21,25 +24,30 @@ class Scattered:
     Args:
       columns: where the entry of each row is; -1 where the row is zero.
       values: `[positions or 1, rows]`, or one number for all.
+      kept: `[positions or 1, rows]`.
     """
 
     columns: np.ndarray
     values: tf.Tensor | float = 1.0
+    kept: tf.Tensor | None = None
 
-    def scaled(self, scale: tf.Tensor, sources: np.ndarray) -> Scattered:
+    def scaled(self, scale: tf.Tensor, sources: np.ndarray, *, chooses: bool = False) -> Scattered:
         """Returns the stack of an input, from which each entry comes times a factor.
 
         Args:
           scale: `[positions or 1, entries of the output]`.
           sources: for each entry of the output, that of the input.
+          chooses: whether it is one or zero, where the input is chosen or not.
         """
         if not _is_range(self.columns, scale.shape[1]):
             scale = tf.gather(scale, np.maximum(self.columns, 0), axis=1)
-        return Scattered(self._through(sources), _product(self.values, scale))
+        kept = _both(self.kept, scale > 0) if chooses else self.kept
+        values = _chosen(kept, _product(self.values, scale))
+        return Scattered(self._through(sources), values, kept)
 
     def moved(self, sources: np.ndarray) -> Scattered:
         """Returns the stack of an input whose entries were moved, -1 standing for no entry."""
-        return Scattered(self._through(sources), self.values)
+        return Scattered(self._through(sources), self.values, self.kept)
 
     def times(self, matrix: tf.Tensor) -> Dense:
         """Returns the stack of an input of which the tensor is a linear map.
@@ -53,7 +61,8 @@ class Scattered:
         if (self.columns < 0).any():
             rows = tf.where((self.columns >= 0)[:, np.newaxis], rows, tf.zeros([], rows.dtype))
         values = self.values if isinstance(self.values, float) else self.values[:, :, tf.newaxis]
-        return Dense(_product(values, rows))
+        kept = None if self.kept is None else self.kept[:, :, tf.newaxis]
+        return Dense(_chosen(kept, _product(values, rows)), kept)
 
     def _through(self, sources: np.ndarray) -> np.ndarray:
         return np.where(self.columns >= 0, sources[np.maximum(self.columns, 0)], -1)
@@ -65,19 +74,26 @@ class Dense:
 
     Args:
       rows: `[positions or 1, rows, entries of the tensor]`.
+      kept: the same shape, or one where it is the same for all rows or entries.
     """
 
     rows: tf.Tensor
+    kept: tf.Tensor | None = None
 
-    def scaled(self, scale: tf.Tensor, sources: np.ndarray) -> Dense:
+    def scaled(self, scale: tf.Tensor, sources: np.ndarray, *, chooses: bool = False) -> Dense:
         """Returns the stack of an input, from which each entry comes times a factor."""
-        return Dense(self.rows * scale[:, tf.newaxis, :]).moved(sources)
+        scale = scale[:, tf.newaxis, :]
+        kept = _both(self.kept, scale > 0) if chooses else self.kept
+        return Dense(_chosen(kept, self.rows * scale), kept).moved(sources)
 
     def moved(self, sources: np.ndarray) -> Dense:
         """Returns the stack of an input whose entries were permuted."""
         if _is_range(sources, len(sources)):
             return self
-        return Dense(tf.gather(self.rows, np.argsort(sources), axis=2))
+        order, kept = np.argsort(sources), self.kept
+        if kept is not None and kept.shape[2] != 1:
+            kept = tf.gather(kept, order, axis=2)
+        return Dense(tf.gather(self.rows, order, axis=2), kept)
 
 
 Stack = Scattered | Dense
@@ -94,9 +110,18 @@ def merged(found: Sequence[Stack]) -> list[Stack]:
 
 
 def _sum(one: Stack, other: Stack) -> Stack:
+    kept = None if one.kept is None or other.kept is None else one.kept | other.kept
     if isinstance(one, Dense):
-        return one if one.rows is None else Dense(one.rows + other.rows)
-    return Scattered(one.columns, one.values + other.values)
+        return one if one.rows is None else Dense(one.rows + other.rows, kept)
+    return Scattered(one.columns, one.values + other.values, kept)
+
+
+def _both(kept: tf.Tensor | None, chosen: tf.Tensor) -> tf.Tensor:
+    return chosen if kept is None else kept & chosen
+
+
+def _chosen(kept: tf.Tensor | None, values: tf.Tensor) -> tf.Tensor:
+    return values if kept is None else tf.where(kept, values, tf.zeros([], values.dtype))
 
 
 def _product(values: tf.Tensor | float, factors: tf.Tensor) -> tf.Tensor:

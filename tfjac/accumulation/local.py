@@ -47,6 +47,8 @@ def factor(
     tensor: tf.Tensor | Callable[[], tf.Tensor],
     axes: Sequence[tuple[Axis, ...]],
     dtype: tf.DType,
+    *,
+    is_mask: bool = False,
 ) -> Factor:
     """Returns a tensor of the graph as a factor; `axes` has a group for each of its axes."""
     names = tuple(terms.flat(tuple(axes)))
@@ -57,7 +59,7 @@ def factor(
         same = found.shape.as_list() == sizes
         return found if same else tf.reshape(found, factors_.shape_of(names))
 
-    return Factor(names, make, bytes=dtype.size)
+    return Factor(names, make, bytes=dtype.size, is_mask=is_mask)
 
 
 def ends(op: tf.Operation, i: int, o: int, links) -> tuple[Groups, Groups]:

@@ -22,6 +22,9 @@ from tfjac.rules import Kind, Local
 # Sums: the derivative by each input is one.
 ADDS = frozenset({"Add", "AddN", "AddV2", "BiasAdd", "BiasAddV1", "AccumulateNV2"})
 
+# What is not chosen has the derivative zero, whatever it would have been.
+CHOOSES = frozenset({"Select", "SelectV2"})
+
 
 def steps_of(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
     """Returns the local Jacobian of output `o` by input `i`; adds nothing to the graph yet.
@@ -64,7 +67,7 @@ def _pointwise(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) 
         return term(rows, entries, [_other(op, 1 - i, o, rows, dtype)])
     if op.type.startswith("FusedBatchNorm"):
         return _normalization(op, i, rows, entries, dtype)
-    made = factor(lambda: derivative(op, i, o, dtype), rows, dtype)
+    made = factor(lambda: derivative(op, i, o, dtype), rows, dtype, is_mask=op.type in CHOOSES)
     return term(rows, entries, [made])
 
 

@@ -146,7 +146,8 @@ class _Plan:
         if step.sources is None:
             return stack.times(self._matrix(step))
         if step.kind is Kind.DIAGONAL:
-            return stack.scaled(self._derivative(step), step.sources)
+            chooses = step.op.type in maps.CHOOSES
+            return stack.scaled(self._derivative(step), step.sources, chooses=chooses)
         return stack.moved(step.sources)
 
     def _check_terms(self) -> None:
