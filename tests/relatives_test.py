@@ -23,11 +23,10 @@ STRATEGIES = tfjac.strategies.names()
 _EVERY = frozenset(STRATEGIES) - {"structural"}
 _BY_ROWS = frozenset({"unstack", "while_loop", "vectorized"})
 UPSTREAM: dict[str, frozenset[str]] = {
-    # d2 prod / dx dx' is made of quotients by x.
-    "prod: hessian, 1 zeros": _EVERY,
-    "prod: hessian, 2 zeros": _EVERY,
-    # So is the gradient of cumprod.
-    **{name: _EVERY for name in RELATIVES if name.startswith("cumprod: ")},
+    # The gradient of cumprod is made of quotients by x, and that of prod of cumprods.
+    "prod: hessian, 1 zeros": _EVERY - {"cross_country"},
+    "prod: hessian, 2 zeros": _EVERY - {"cross_country"},
+    **{n: _EVERY - {"cross_country"} for n in RELATIVES if n.startswith("cumprod: ")},
     # Zero, for a branch that was not taken, times infinity.
     "where: division": _BY_ROWS,
     "where: nested": _BY_ROWS,

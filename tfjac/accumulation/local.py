@@ -49,8 +49,17 @@ def factor(
     dtype: tf.DType,
     *,
     is_mask: bool = False,
+    turns: int = 0,
 ) -> Factor:
-    """Returns a tensor of the graph as a factor; `axes` has a group for each of its axes."""
+    """Returns a tensor of the graph as a factor.
+
+    Args:
+      tensor: it, or what makes it.
+      axes: a group for each of its axes.
+      dtype: of the factor.
+      is_mask: see `Factor`.
+      turns: how many times all of it is written to make it; none where it is there, or about.
+    """
     names = tuple(terms.flat(tuple(axes)))
 
     def make(order: tuple[Axis, ...]) -> tf.Tensor:
@@ -59,7 +68,9 @@ def factor(
         same = found.shape.as_list() == sizes
         return found if same else tf.reshape(found, factors_.shape_of(names))
 
-    return Factor(names, make, bytes=dtype.size, is_mask=is_mask)
+    size = turns * factors_.size_of(names)
+    moved = (factors_.WRITTEN_BYTE + factors_.READ_BYTE) * dtype.size * size
+    return Factor(names, make, flops=size, moved=moved, bytes=dtype.size, is_mask=is_mask)
 
 
 def ends(op: tf.Operation, i: int, o: int, links) -> tuple[Groups, Groups]:
