@@ -95,3 +95,37 @@ def test_the_jacobian_is_right_or_refused(name, strategy, request):
 def test_the_names_are_those_of_relatives():
     assert set(UPSTREAM) <= set(RELATIVES)
     assert len(RELATIVES) == len(relatives.ALL) + len(relatives_of_layouts.ALL)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_local_jacobian_of_cumprod_can_be_differentiated_at_zeros(exclusive, reverse):
+    x = np.array([2.0, 0.0, 0.0, 5.0])
+
+    @tf.function
+    def second(z):
+        y = tf.math.cumprod(z, exclusive=exclusive, reverse=reverse)
+        first = tfjac.jacobian(y, z, "cross_country")
+        return tf.stack([tf.gradients(row, z)[0] for row in tf.unstack(tf.reshape(first, [-1]))])
+
+    wanted = np.zeros((4, 4, 4))
+    for i in range(4):
+        factors = np.arange(4)[i + exclusive :] if reverse else np.arange(4)[: i + 1 - exclusive]
+        for j in factors:
+            for k in factors[factors != j]:
+                wanted[i, j, k] = np.prod(x[factors[(factors != j) & (factors != k)]])
+    np.testing.assert_allclose(second(tf.constant(x)), wanted.reshape(16, 4), atol=1e-12)
+
+
+@pytest.mark.parametrize("unknown_rows", [False, True])
+def test_running_products_too_long_for_a_matrix_are_still_served(unknown_rows):
+    x = 1.0 + 0.01 * np.linspace(-1.0, 1.0, 300)[np.newaxis]
+    shape = [None if unknown_rows else 1, 300]
+    jac = tfjac.prepare(
+        lambda z: tf.math.cumprod(z, 1)[:, ::150],
+        batch=True,
+        strategy="cross_country",
+        input_signature=[tf.TensorSpec(shape, tf.float64)],
+    )
+    wanted = [[np.prod(x[0, : i + 1]) / x[0] * (np.arange(300) <= i) for i in (0, 150)]]
+    np.testing.assert_allclose(jac(x), wanted, rtol=1e-9)
