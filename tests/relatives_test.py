@@ -24,9 +24,9 @@ _EVERY = frozenset(STRATEGIES) - {"structural"}
 _BY_ROWS = frozenset({"unstack", "while_loop", "vectorized"})
 UPSTREAM: dict[str, frozenset[str]] = {
     # The gradient of cumprod is made of quotients by x, and that of prod of cumprods.
-    "prod: hessian, 1 zeros": _EVERY - {"cross_country"},
-    "prod: hessian, 2 zeros": _EVERY - {"cross_country"},
-    **{n: _EVERY - {"cross_country"} for n in RELATIVES if n.startswith("cumprod: ")},
+    "prod: hessian, 1 zeros": _EVERY - {"auto", "cross_country"},
+    "prod: hessian, 2 zeros": _EVERY - {"auto", "cross_country"},
+    **{n: _EVERY - {"auto", "cross_country"} for n in RELATIVES if n.startswith("cumprod: ")},
     # Zero, for a branch that was not taken, times infinity.
     "where: division": _BY_ROWS,
     "where: nested": _BY_ROWS,

@@ -36,6 +36,11 @@ class Answer:
         """What `auto` minimizes, in vector-Jacobian products."""
         return self.cost.work + self.cost.graph_ops / _OPS_PER_PASS
 
+    def wrong(self, problem: Problem) -> list[str]:
+        """Returns the types of ops on the way whose gradient is wrong somewhere, as used here."""
+        mended = getattr(self.strategy, "mends", frozenset())
+        return sorted({op.type for op in problem.ops} & set(base.WRONG_GRADIENTS) - mended)
+
     def line(self, problem: Problem) -> str:
         """Returns the answer in one line."""
         name = f"{self.strategy.name:<12}"
@@ -56,6 +61,7 @@ class Answer:
         ]
         if cost.loops:
             parts.append(f"one by one: {', '.join(cost.loops)}")
+        parts += [f"wrong {base.WRONG_GRADIENTS[t]} of {t}" for t in self.wrong(problem)]
         return f"{name} score {self.score:.1f}: {', '.join(parts)}"
 
 
@@ -96,6 +102,8 @@ class Plan:
 def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | None) -> Plan:
     """Returns the plan for `problem`: the strategy named, or under "auto" the one of least score.
 
+    One that is right everywhere comes before one that is not.
+
     Args:
       problem: the problem.
       strategy: "auto", a name of `strategies.names()`, or a Strategy of the caller's.
@@ -113,7 +121,7 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
             f"no strategy can build this Jacobian ({_title(problem)}). {refusals}. "
             'Use strategy="auto" or another one.'
         )
-    best = min(willing, key=lambda answer: answer.score)
+    best = min(willing, key=lambda answer: (bool(answer.wrong(problem)), answer.score))
     return Plan(best.strategy, answers, problem)
 
 
@@ -124,11 +132,12 @@ def best(plans: Sequence[Plan], number: int) -> list[str]:
       plans: of several targets, or parts of them.
       number: how many at most.
     """
-    scores: dict[str, float] = {}
+    scores: dict[str, tuple[bool, float]] = {}
     for strategy in STRATEGIES:
         answers = [a for p in plans for a in p.answers if a.strategy.name == strategy.name]
         if answers and all(a.support.ok for a in answers):
-            scores[strategy.name] = sum(answer.score for answer in answers)
+            is_wrong = any(a.wrong(p.problem) for p, a in zip(plans, answers))
+            scores[strategy.name] = (is_wrong, sum(answer.score for answer in answers))
     return sorted(scores, key=scores.__getitem__)[:number]
 
 

@@ -173,6 +173,10 @@ _WINDOWS = ("AvgPool", "Conv", "DepthwiseConv", "MaxPool")
 # Passes to expect where the shapes do not tell.
 _UNKNOWN_PASSES = 100
 
+# Ops whose gradient in TensorFlow is wrong somewhere, and where. A strategy that has a Jacobian
+# of its own for some says so by its attribute `mends`.
+WRONG_GRADIENTS = {"Cumprod": "at zeros"}
+
 _BATCHED_PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 _ONEDNN_TYPES = frozenset(t.as_datatype_enum for t in (tf.bfloat16, tf.float16, tf.float32))
 _LOOPS = frozenset({"StatelessWhile", "While"})
@@ -181,7 +185,8 @@ _LOOPS = frozenset({"StatelessWhile", "While"})
 class Strategy(Protocol):
     """A way to build the Jacobian. Implementations are frozen dataclasses; fields are options.
 
-    One that carries several passes at once has a field `chunk_size` (int, None or "auto").
+    One that carries several passes at once has a field `chunk_size` (int, None or "auto"). One that
+    does not use TensorFlow's gradient of some ops in WRONG_GRADIENTS has their types in `mends`.
     """
 
     name: str
