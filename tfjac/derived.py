@@ -51,8 +51,8 @@ def det(
       As `jacobian`, or `batch_jacobian`, otherwise.
 
     Cost:
-      A sum of logarithms where the Jacobian is a diagonal; up to three rows the Jacobian and a
-      polynomial of its entries; else as `slogdet`. Where examples stay apart, that of each.
+      A product where the Jacobian is a diagonal; up to three rows one vector-Jacobian product each,
+      and a polynomial of their entries; else as `slogdet`. Where examples stay apart, that of each.
       The gradient is finite at singular Jacobians up to three rows only.
 
     Example:
@@ -70,7 +70,12 @@ def _det(quantity: Quantity) -> list[tf.Tensor]:
     size = quantity.check_square()
     if quantity.is_diagonal:
         return [quantity.over_blocks(tf.reduce_prod, quantity.diagonal())]
-    chained = _chained(quantity, size)
+    if size == 0:
+        return [tf.ones(quantity.y_shape()[: quantity.kept], quantity.y.dtype)]
+    if size <= matrices.WRITTEN_OUT:
+        found = matrices.written_out_det(quantity.each_row())
+        return [quantity.over_blocks(tf.reduce_prod, found)]
+    chained = _chained(quantity)
     if chained is not None:
         return [chained[0] * tf.exp(chained[1])]
     return [quantity.over_blocks(tf.reduce_prod, matrices.det(quantity.matrices()))]
@@ -102,9 +107,10 @@ def slogdet(
       As `det`.
 
     Cost:
-      Where the chain from x to y has tensors of as many entries, as flows and square nets have:
-      a sum of logarithms for activations, one determinant for all examples for a dense layer, and
-      for what is left the Jacobian of it and one factorization an example.
+      Up to three rows as `det`. Else, where the chain from x to y has tensors of as many entries,
+      as flows and square nets have: a sum of logarithms for activations, one determinant for all
+      examples for a dense layer, and for what is left the Jacobian of it and one factorization an
+      example.
 
     Example:
       >>> @tf.function
@@ -121,21 +127,24 @@ def slogdet(
 
 def _slogdet(quantity: Quantity) -> list[tf.Tensor]:
     size = quantity.check_square()
+    if size == 0:
+        one = tf.ones(quantity.y_shape()[: quantity.kept], quantity.y.dtype)
+        return [one, tf.zeros_like(one)]
     if quantity.is_diagonal:
         d = quantity.diagonal()
         sign, log = tf.sign(d), tf.math.log(tf.abs(d))
+    elif size <= matrices.WRITTEN_OUT:
+        sign, log = matrices.written_out_slogdet(quantity.each_row())
     else:
-        chained = _chained(quantity, size)
+        chained = _chained(quantity)
         if chained is not None:
             return chained
         sign, log = matrices.slogdet(quantity.matrices())
     return [quantity.over_blocks(tf.reduce_prod, sign), quantity.over_blocks(tf.reduce_sum, log)]
 
 
-def _chained(quantity: Quantity, size: int) -> list[tf.Tensor] | None:
+def _chained(quantity: Quantity) -> list[tf.Tensor] | None:
     """Returns sign and logarithm from the stretches of the chain; None where none is saved."""
-    if size <= matrices.WRITTEN_OUT:
-        return None
     kept = min(quantity.problem.apart, 1)
     found = determinants.slogdet(quantity.problem, kept, quantities.slogdet)
     if found is None:

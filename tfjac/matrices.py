@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 # Rows of a square matrix up to which the determinant is written out.
@@ -9,42 +11,42 @@ WRITTEN_OUT = 3
 
 
 def det(matrices: tf.Tensor) -> tf.Tensor:
-    """Returns the determinants, `[...]`; a polynomial of the entries up to three rows.
-
-    Its gradient is the cofactors there, finite also where the matrix is singular.
-    """
-    n = matrices.shape[-1]
-    if n is None or n > WRITTEN_OUT:
-        return tf.linalg.det(matrices)
-    rows = [tf.unstack(row, axis=-1) for row in tf.unstack(matrices, axis=-2)]
-    if n == 0:
-        return tf.ones(tf.shape(matrices)[:-2], matrices.dtype)
-    if n == 1:
-        return rows[0][0]
-    if n == 2:
-        return _det2(rows[0], rows[1])
-    a, b, c = rows
-    minors = [_det2((b[j], b[k]), (c[j], c[k])) for j, k in ((1, 2), (0, 2), (0, 1))]
-    return a[0] * minors[0] - a[1] * minors[1] + a[2] * minors[2]
-
-
-def _det2(a, b) -> tf.Tensor:
-    return a[0] * b[1] - a[1] * b[0]
+    """Returns the determinants, `[...]`."""
+    return tf.linalg.det(matrices)
 
 
 def slogdet(matrices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns sign and logarithm of the absolute determinant, 0 and -inf where singular."""
-    n = matrices.shape[-1]
-    if n is None or n > WRITTEN_OUT:
-        return tuple(tf.linalg.slogdet(matrices))
-    if n == 0:
-        one = det(matrices)
-        return one, tf.zeros_like(one)
+    return tuple(tf.linalg.slogdet(matrices))
+
+
+def written_out_det(rows: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns determinants as a polynomial of the entries, for one to three rows `[..., n]`.
+
+    Its gradient is the cofactors, finite also where the matrix is singular.
+    """
+    entries = [tf.unstack(row, axis=-1) for row in rows]
+    if len(rows) == 1:
+        return entries[0][0]
+    if len(rows) == 2:
+        return _det2(*entries)
+    a, b, c = entries
+    minors = [_det2((b[j], b[k]), (c[j], c[k])) for j, k in ((1, 2), (0, 2), (0, 1))]
+    return a[0] * minors[0] - a[1] * minors[1] + a[2] * minors[2]
+
+
+def _det2(a: Sequence[tf.Tensor], b: Sequence[tf.Tensor]) -> tf.Tensor:
+    return a[0] * b[1] - a[1] * b[0]
+
+
+def written_out_slogdet(rows: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns sign and logarithm of the same, 0 and -inf where singular."""
     # Scaled to entries of at most one, or the products could overflow where the logarithm does not.
-    largest = tf.stop_gradient(tf.reduce_max(tf.abs(matrices), [-2, -1], keepdims=True))
-    scale = tf.where(tf.math.is_finite(largest) & (largest > 0), largest, tf.ones_like(largest))
-    found = det(matrices / scale)
-    return tf.sign(found), tf.math.log(tf.abs(found)) + n * tf.math.log(scale[..., 0, 0])
+    largest = tf.reduce_max([tf.reduce_max(tf.abs(row), -1) for row in rows], 0)
+    is_usable = tf.math.is_finite(largest) & (largest > 0)
+    scale = tf.stop_gradient(tf.where(is_usable, largest, tf.ones_like(largest)))
+    found = written_out_det([row / scale[..., None] for row in rows])
+    return tf.sign(found), tf.math.log(tf.abs(found)) + len(rows) * tf.math.log(scale)
 
 
 def singular_values(matrices: tf.Tensor) -> tf.Tensor:

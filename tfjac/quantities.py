@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac import (
@@ -106,6 +107,16 @@ class Quantity:
         found = self.jacobian().matrices()
         found.set_shape([None, self.rows, self.columns])
         return _widened(found)
+
+    def each_row(self) -> list[tf.Tensor]:
+        """Returns the rows of the blocks one by one, `[positions, columns]` each."""
+        shape, found = self.y.shape[self.problem.apart :].as_list(), []
+        for unit in np.eye(self.rows):
+            cotangent = tf.constant(unit.reshape(shape), self.y.dtype)
+            cotangent = tf.broadcast_to(cotangent, self.y_shape())
+            row = products.vjp(self.y, self.x, cotangent)
+            found.append(_widened(tf.reshape(row, [-1, self.columns])))
+        return found
 
     def accumulated(
         self, wanted: Hashable, finish: Callable[[Stack], tuple[Factor, ...]]
