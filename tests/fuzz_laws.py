@@ -1,0 +1,293 @@
+"""The laws that every random program is held to."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from fuzz import Program
+from scenarios import block_diagonal
+
+import tfjac
+from tfjac import errors
+
+
+class Unfit(Exception):
+    """A program or a value of which nothing can be told, as near a kink."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What a program gives for some values.
+
+    Args:
+      values: of the sources.
+      y: of the target.
+      jacobians: by each source.
+      rough: error that the differences may have, relative to `scale`.
+    """
+
+    values: list[np.ndarray]
+    y: np.ndarray
+    jacobians: list[np.ndarray]
+    rough: float
+
+    def scale(self) -> float:
+        return max([1.0, *(np.abs(j).max(initial=0.0) for j in self.jacobians)])
+
+
+def as_function(body, program: Program):
+    return tf.function(body, input_signature=program.specs(), autograph=False)
+
+
+def _differences(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Returns the target and its Jacobians by central differences in float64."""
+    exact = {"f32": tf.float64, "f64": tf.float64}
+    kept: list = []
+    record = program.function(
+        **exact,
+        stopped=lambda a: kept.append(a) or a,
+        surrogate=lambda a: kept.append(a) or tf.floor(a * 4.0) / 4.0,
+    )
+
+    def held(a):
+        return kept.pop(0)
+
+    def linear(a):
+        base = kept.pop(0)
+        return tf.floor(base * 4.0) / 4.0 + (1.0 + base * base) * (a - base)
+
+    moved = program.function(**exact, stopped=held, surrogate=linear)
+    specs = [tf.TensorSpec(s.spec, s.tensorflow_dtype(True)) for s in program.sources]
+
+    @tf.function(input_signature=specs + specs, autograph=False)
+    def at(*tensors):
+        # What has no derivative keeps the value that it has at the unmoved sources.
+        record(*tensors[: len(specs)])
+        return moved(*tensors[len(specs) :])
+
+    exactly = [v.astype(s.tensorflow_dtype(True).as_numpy_dtype) for s, v in zip(program.sources, values)]
+    still = [tf.constant(v) for v in exactly]
+    y = at(*still, *still).numpy()
+
+    def derivative(k: int, entry: int, direction: complex, h: float) -> np.ndarray:
+        def along(t: float) -> np.ndarray:
+            flat = exactly[k].reshape(-1).copy()
+            flat[entry] += t * direction
+            shifted = [*still[:k], tf.constant(flat.reshape(exactly[k].shape)), *still[k + 1 :]]
+            return at(*still, *shifted).numpy()
+
+        return (8 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12 * h)
+
+    def column(k: int, entry: int, h: float) -> np.ndarray:
+        found = derivative(k, entry, 1.0, h)
+        if np.iscomplexobj(exactly[k]):
+            found = found + 1j * derivative(k, entry, 1j, h)
+        return found
+
+    def jacobians(h: float) -> list[np.ndarray]:
+        columns = [[column(k, e, h) for e in range(v.size)] for k, v in enumerate(exactly)]
+        return [
+            np.stack(c, -1).reshape(y.shape + v.shape) if c else np.zeros(y.shape + v.shape)
+            for c, v in zip(columns, exactly)
+        ]
+
+    fine, coarse = jacobians(5e-4), jacobians(1e-3)
+    for one, other in zip(fine, coarse):
+        if not np.allclose(one, other, rtol=1e-6, atol=1e-6 * max(1, np.abs(one).max(initial=0.0))):
+            raise Unfit("a kink is near, or the function is too steep")
+    return y, fine
+
+
+def expected(program: Program, values) -> Expected:
+    """Returns what is expected at some values, or raises `Unfit`."""
+    if not program.hidden:
+        y, jacobians = _differences(program, values)
+        rough = 1e-5
+    else:
+        y, *jacobians = _taped(program, values)
+        rough = 1e-9
+    if not all(np.isfinite(a).all() for a in (y, *jacobians)):
+        raise Unfit("not finite")
+    return Expected(list(values), y, jacobians, 2e-3 if is_single(program) else rough)
+
+
+def _taped(program: Program, values):
+    fn = program.function()
+
+    def taped(*xs):
+        with tf.GradientTape() as tape:
+            tape.watch(xs)
+            y = fn(*xs)
+        options = {"unconnected_gradients": "zero", "experimental_use_pfor": False}
+        return y, *tape.jacobian(y, list(xs), **options)
+
+    return [t.numpy() for t in as_function(taped, program)(*map(tf.constant, values))]
+
+
+def is_single(program: Program) -> bool:
+    """Returns whether float32 occurs."""
+    return "f32" in str(program.definition()) or any(s.dtype == "f32" for s in program.sources)
+
+
+def check_close(ours, wanted, tolerance: float, what: str) -> None:
+    """Raises unless two arrays have one shape and about one value."""
+    assert ours.shape == wanted.shape, f"{what}: shape {ours.shape}, not {wanted.shape}"
+    np.testing.assert_allclose(ours, wanted, rtol=0, atol=tolerance, err_msg=what)
+
+
+def traced(body, program: Program):
+    """Returns the concrete function, None where what it asks for is refused."""
+    try:
+        return as_function(body, program).get_concrete_function()
+    except errors.UnsupportedError:
+        return None
+
+
+def run(concrete, values) -> list[np.ndarray]:
+    flat = tf.nest.flatten(concrete(*map(tf.constant, values)))
+    return [t.numpy() for t in flat]
+
+
+def check_whole(program: Program, cases: list[Expected]) -> None:
+    """Raises unless all strategies that take the problem give the Jacobian of each case."""
+    fn = program.function()
+    found: dict[str, list] = {}
+    for name in tfjac.strategies.names():
+        dtypes: list = []
+
+        def whole(*xs):
+            y = fn(*xs)
+            js = tfjac.jacobian(y, list(xs), name)
+            for x, j in zip(xs, js):
+                assert j.shape.is_compatible_with(y.shape.concatenate(x.shape)), f"{name}: {j}"
+                dtypes.append((j.dtype, y.dtype, x.dtype))
+            return js
+
+        concrete = traced(whole, program)
+        if concrete is None:
+            continue
+        for j, y, x in dtypes:
+            assert j == (x if x.is_complex else y), f"{name}: dtype {j} of {y} by {x}"
+        found[name] = [run(concrete, case.values) for case in cases]
+        for case, js in zip(cases, found[name]):
+            for j, wanted in zip(js, case.jacobians):
+                check_close(j, wanted, case.rough * case.scale(), f"{name} against differences")
+    assert not found or "auto" in found, f"auto refuses what {list(found)} take"
+    if not is_single(program):
+        for name, results in found.items():
+            for case, js, others in zip(cases, results, found["auto"]):
+                for j, other in zip(js, others):
+                    check_close(j, other, 1e-10 * case.scale(), f"{name} against auto")
+
+
+def check_blocks(program: Program, cases: list[Expected], names) -> bool:
+    """Raises where blocks are given that are not those of the Jacobian; says whether any are."""
+    fn = program.function()
+    given = False
+    for name in names:
+        for k in range(len(program.sources)):
+
+            def blocks(*xs):
+                return tfjac.batch_jacobian(fn(*xs), xs[k], name)
+
+            try:
+                concrete = traced(blocks, program)
+            except errors.InvalidValueError:  # a scalar, or sizes that differ
+                continue
+            if concrete is None:
+                continue
+            for case in cases:
+                whole, rows = case.jacobians[k], len(case.values[k])
+                if len(case.y) != rows:
+                    continue  # an assertion of the graph says so
+                given = True
+                apart = block_diagonal(whole, case.y.ndim)
+                (ours,) = run(concrete, case.values)
+                check_close(ours, apart, case.rough * case.scale(), f"blocks by {name}")
+                others = np.moveaxis(whole, (0, case.y.ndim), (0, 1))[~np.eye(rows, dtype=bool)]
+                assert np.abs(others).max(initial=0.0) < 1e-3 * case.scale(), "examples mix"
+    return given
+
+
+def check_products(program: Program, cases: list[Expected]) -> None:
+    """Raises unless J v and J^T u are the products with J, and adjoint to each other."""
+    fn = program.function()
+    case = cases[0]
+    rng = np.random.default_rng(3)
+
+    def drawn(like):
+        like = np.asarray(like)
+        parts = rng.uniform(-1, 1, (2, *like.shape))
+        both = parts[0] + 1j * parts[1] if np.iscomplexobj(like) else parts[0]
+        return both.astype(like.dtype)
+
+    # The differences are in float64, the target may not be.
+    plain = as_function(fn, program)(*map(tf.constant, case.values)).numpy()
+    u, vs = drawn(plain), [drawn(x) for x in case.values]
+
+    def pulled(*xs):
+        return tfjac.vjp(fn(*xs), list(xs), tf.constant(u))
+
+    def pushed(*xs):
+        return tfjac.jvp(fn(*xs), list(xs), [tf.constant(v) for v in vs])
+
+    back, forth = traced(pulled, program), traced(pushed, program)
+    assert back is not None, "vjp is refused"
+    back = run(back, case.values)
+    tolerance = case.rough * case.scale() * max(1, u.size + sum(v.size for v in vs))
+    for k, (j, x) in enumerate(zip(case.jacobians, case.values)):
+        matrix = j.reshape(u.size, x.size)
+        wanted = (
+            np.real(np.conj(u.reshape(-1)) @ matrix) if np.iscomplexobj(u) else u.reshape(-1) @ matrix
+        )
+        check_close(back[k], wanted.reshape(x.shape), tolerance, "vjp")
+    if forth is None:
+        return
+    (forth,) = run(forth, case.values)
+    wanted = 0
+    for j, v in zip(case.jacobians, vs):
+        matrix, v = j.reshape(u.size, v.size), v.reshape(-1)
+        wanted = wanted + (np.real(np.conj(matrix) @ v) if np.iscomplexobj(v) else matrix @ v)
+    check_close(forth, np.reshape(wanted, u.shape), tolerance, "jvp")
+    one = np.real(np.vdot(u, forth))
+    other = sum(np.real(np.vdot(b, v)) for b, v in zip(back, vs))
+    fine = 1e-3 if is_single(program) else 1e-10
+    assert abs(one - other) <= fine * tolerance / case.rough, f"<u, J v> = {one}, not {other}"
+
+
+def check_pattern(program: Program, cases: list[Expected]) -> None:
+    """Raises where an entry that is not zero is said to be."""
+    fn = program.function()
+    found: list = []
+
+    def read(*xs):
+        y = fn(*xs)
+        if y.shape.is_fully_defined():
+            for x in xs:
+                known = x.shape.is_fully_defined()
+                found.append(tfjac.jacobian_sparsity(y, x).to_dense() if known else None)
+        return y
+
+    as_function(read, program).get_concrete_function()
+    for case in cases[:1]:
+        for pattern, j in zip(found, case.jacobians):
+            if pattern is not None:
+                nonzero = np.abs(j.reshape(pattern.shape)) > 1e-4 * case.scale()
+                assert not np.any(nonzero & ~pattern), "the pattern misses an entry"
+
+
+def check_program(program: Program, names=("auto", "unstack")) -> bool:
+    """Raises unless every law holds; says whether blocks were given. `Unfit`: nothing can be told."""
+    cases = [expected(program, program.values())]
+    if program.batched() and program.smooth and not program.hidden:
+        for rows in (1, 4):
+            try:
+                cases.append(expected(program, program.values(rows)))
+            except (Unfit, tf.errors.InvalidArgumentError, ValueError):
+                continue  # it is written for one number of examples
+    check_whole(program, cases)
+    check_products(program, cases)
+    check_pattern(program, cases)
+    return check_blocks(program, cases, names)
