@@ -6,6 +6,7 @@ Reads the graph; evaluates nothing but movements of position numbers, and adds n
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -155,7 +156,9 @@ def _by_links(local: Local, out: list[int], given: list[int], array: np.ndarray)
     sorted_places = sorted(places)
     gathered = np.transpose(gathered, [*(places.index(b) for b in sorted_places), len(places)])
     shape = [out[b] if b in places else 1 for b in range(len(out))]
-    return np.broadcast_to(gathered.reshape(*shape, columns), (*out, columns)).reshape(-1, columns)
+    return np.broadcast_to(gathered.reshape(*shape, columns), (*out, columns)).reshape(
+        math.prod(out), columns
+    )
 
 
 def _any(arrays: Sequence[np.ndarray]) -> np.ndarray | None:

@@ -1,0 +1,42 @@
+"""What random programs have found wrong, each as small as it could be made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scenarios import central_differences
+
+import tfjac
+from tfjac import errors
+
+STRATEGIES = tfjac.strategies.names()
+
+
+def prepared(fn, shape, strategy="auto", **options):
+    return tfjac.prepare(
+        fn, strategy=strategy, input_signature=[tf.TensorSpec(shape, tf.float64)], **options
+    )
+
+
+def check_all_right(fn, x, shape=None, refusing=()):
+    """Raises unless all strategies but those give what differences of the values give."""
+    wanted = central_differences(fn, [x], 0)
+    for name in STRATEGIES:
+        jac = prepared(fn, x.shape if shape is None else shape, name)
+        if name in refusing:
+            with pytest.raises(errors.UnsupportedError):
+                jac(x)
+        else:
+            np.testing.assert_allclose(jac(x), wanted, rtol=0, atol=1e-9, err_msg=name)
+
+
+def test_a_pattern_of_no_columns_along_an_axis_of_no_entries_can_be_read():
+    @tf.function
+    def read(x):
+        y = x - tf.reduce_mean(x, 2, keepdims=True)
+        assert tfjac.jacobian_sparsity(y, x).shape == (0, 0)
+        assert tfjac.jacobian_sparsity(tf.reduce_sum(x, 2), x).shape == (6, 0)
+        return y
+
+    read.get_concrete_function(tf.TensorSpec([2, 3, 0], tf.float64))
