@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from scenarios import central_differences
+from scenarios import array, central_differences
 
 import tfjac
 from tfjac import errors
@@ -40,3 +40,12 @@ def test_a_pattern_of_no_columns_along_an_axis_of_no_entries_can_be_read():
         return y
 
     read.get_concrete_function(tf.TensorSpec([2, 3, 0], tf.float64))
+
+
+def test_cross_country_multiplies_where_two_sizes_are_unknown():
+    def gram(x):
+        return tf.matmul(x, x, transpose_b=True)
+
+    x = array(2, 3, 2)
+    jac = prepared(gram, [None, None, 2], "cross_country")
+    np.testing.assert_allclose(jac(x), central_differences(gram, [x], 0), atol=1e-9)

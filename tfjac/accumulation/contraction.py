@@ -248,9 +248,8 @@ def _as_matrices(factor: Factor, batch, rows, columns) -> tuple[tf.Tensor, bool]
     shape = [_merged(group) for group in groups]
     if found.shape.as_list() != shape:
         if shape.count(None) > 1:
-            found = tf.reshape(found, [length_of(group) for group in groups])
-        else:
-            found = tf.reshape(found, [-1 if size is None else size for size in shape])
+            shape = [length_of(group) for group in groups]
+        found = tf.reshape(found, [-1 if size is None else size for size in shape])
     return found, is_turned
 
 
