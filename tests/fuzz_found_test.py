@@ -42,6 +42,17 @@ def test_a_pattern_of_no_columns_along_an_axis_of_no_entries_can_be_read():
     read.get_concrete_function(tf.TensorSpec([2, 3, 0], tf.float64))
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_cross_country_maps_a_stretch_of_any_number_of_examples(rows):
+    def tiled(x):
+        return tf.tile(tf.concat([x, x], 2), [1, 1, 2, 1])
+
+    jac = prepared(tiled, [None, 2, 3, 1], "cross_country", batch=True)
+    wanted = prepared(tiled, [None, 2, 3, 1], "while_loop", batch=True)
+    x = array(rows, 2, 3, 1)
+    np.testing.assert_array_equal(jac(x), wanted(x))
+
+
 def test_cross_country_multiplies_where_two_sizes_are_unknown():
     def gram(x):
         return tf.matmul(x, x, transpose_b=True)

@@ -115,8 +115,9 @@ class Opaque:
         axes = (*many, *terms.flat(after))
 
         def make(order: tuple[Axis, ...]) -> tf.Tensor:
-            vectors = tf.reshape(given.tensor, shapes.join([-1], self._shape_before(side)))
-            vectors = tf.cast(_with_size(vectors, many), self._dtype_before(side))
+            # Not -1: of a batch of no examples it would not be found.
+            shape = shapes.join([factors_.length_of(many)], self._shape_before(side))
+            vectors = tf.cast(tf.reshape(given.tensor, shape), self._dtype_before(side))
             linear_map = make_map(self._part.y, self._part.sources)
             if linear_map.function is None:
                 return tf.zeros([axis.length() for axis in order], self._dtype)
@@ -160,15 +161,6 @@ def _repeats_a_label(op: tf.Operation) -> bool:
         return False
     texts = op.get_attr("equation").decode().replace(".", "").replace("->", ",").split(",")
     return any(len(set(text)) < len(text) for text in texts)
-
-
-def _with_size(vectors: tf.Tensor, many: list[Axis]) -> tf.Tensor:
-    if None in [a.size for a in many]:
-        return vectors
-    count = 1
-    for axis in many:
-        count *= axis.size
-    return tf.ensure_shape(vectors, [count, *vectors.shape[1:]])
 
 
 def _sides(term: Term, side: str, after: terms.Groups) -> tuple[terms.Groups, terms.Groups]:
