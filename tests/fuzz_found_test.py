@@ -31,6 +31,28 @@ def check_all_right(fn, x, shape=None, refusing=()):
             np.testing.assert_allclose(jac(x), wanted, rtol=0, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.filterwarnings("ignore::tfjac.errors.LoopFallbackWarning")
+def test_a_loop_that_tensorflow_cannot_vectorize_goes_once_per_row():
+    def swapped(x):
+        def body(a, b):
+            return tf.concat([a[1:], a[:1]], 0) * b, a
+
+        return tf.while_loop(lambda a, b: True, body, (x, x), maximum_iterations=2)[1]
+
+    check_all_right(swapped, array(1, 2, 2), refusing=["structural"])
+
+
+def test_a_loop_that_is_not_vectorized_is_told():
+    def swapped(x):
+        def body(a, b):
+            return tf.concat([a[1:], a[:1]], 0), a
+
+        return tf.while_loop(lambda a, b: True, body, (x, x), maximum_iterations=2)[1]
+
+    with pytest.warns(errors.LoopFallbackWarning, match="tf.vectorized_map fails"):
+        prepared(swapped, [3, 2], "vectorized")(array(3, 2))
+
+
 def test_a_pattern_of_no_columns_along_an_axis_of_no_entries_can_be_read():
     @tf.function
     def read(x):
@@ -40,6 +62,46 @@ def test_a_pattern_of_no_columns_along_an_axis_of_no_entries_can_be_read():
         return y
 
     read.get_concrete_function(tf.TensorSpec([2, 3, 0], tf.float64))
+
+
+def test_a_second_gradient_that_tensorflow_cannot_take_is_unsupported():
+    def scattered(x):
+        return tf.tanh(tf.tanh(tf.scatter_nd([[0], [0], [1]], x, [3, 3])))
+
+    check_all_right(scattered, array(3, 3), refusing=["forward", "structural"])
+
+
+def test_what_tf_recompute_grad_says_of_forward_mode_is_an_unsupported_error():
+    @tf.function
+    def pushed(x):
+        y = tf.recompute_grad(lambda a: tf.sin(a) * a)(x)
+        return tfjac.jvp(y, x, tf.ones_like(x))
+
+    with pytest.raises(errors.UnsupportedError, match="recompute_grad"):
+        pushed(tf.constant(array(3)))
+
+
+def test_auto_goes_on_to_the_next_strategy_where_the_best_cannot_build():
+    class Failing:
+        name, field = "failing", 0
+
+        def supports(self, problem):
+            return tfjac.strategies.Support(True)
+
+        def cost(self, problem):
+            return tfjac.strategies.Cost(1, 0.0, 1, 1)
+
+        def build(self, problem):
+            raise errors.UnsupportedError("not after all")
+
+    from tfjac import planning
+
+    found = pytest.MonkeyPatch()
+    with found.context() as patch:
+        patch.setattr(planning, "STRATEGIES", (Failing(), *planning.STRATEGIES))
+        np.testing.assert_allclose(tfjac.prepare(tf.sin)(np.zeros(2)), np.eye(2))
+    with pytest.raises(errors.UnsupportedError, match="not after all"):
+        tfjac.prepare(tf.sin, strategy=Failing())(np.zeros(2))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])

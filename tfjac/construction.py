@@ -98,9 +98,9 @@ def _by_source(problem: Problem, options: Options) -> list[tf.Tensor | None]:
     """Returns the Jacobian by each source."""
     found: dict[Source, tf.Tensor | None] = {}
     for part in groups(problem):
-        is_complex = part.sources[0].dtype.is_complex
-        solve = _complex_by_real if problem.y.dtype.is_complex and not is_complex else _solve
-        for source, jacobian_ in zip(part.sources, solve(part, options)):
+        is_mixed = problem.y.dtype.is_complex and not part.sources[0].dtype.is_complex
+        solved = (_complex_by_real if is_mixed else _solve)(part, options)
+        for source, jacobian_ in zip(part.sources, solved):
             found[source] = _finished(part, problem.apart, source, jacobian_, options)
     return [found[source] for source in problem.sources]
 
@@ -130,7 +130,7 @@ def _solve(problem: Problem, options: Options) -> list[tf.Tensor | None]:
         return [None] * len(problem.sources)
     if problem.y.shape.num_elements() == 0:
         return [_zeros(problem, source) for source in problem.sources]
-    return planning.choose(problem, options.strategy, options.chunk_size).strategy.build(problem)
+    return planning.build(problem, options.strategy, options.chunk_size)
 
 
 def _finished(

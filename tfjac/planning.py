@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Sequence
 
+import tensorflow as tf
+
 from tfjac import errors
 from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support, base, names
 
@@ -123,6 +125,33 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
         )
     best = min(willing, key=lambda answer: (bool(answer.wrong(problem)), answer.score))
     return Plan(best.strategy, answers, problem)
+
+
+def build(
+    problem: Problem, strategy: str | Strategy, chunk_size: int | str | None
+) -> list[tf.Tensor | None]:
+    """Returns the Jacobians that the strategy of the plan builds.
+
+    Under "auto" the next best takes over where that one turns out not to be able to, as where
+    TensorFlow cannot differentiate the gradient of an op once more.
+
+    Args:
+      problem: as in `choose`.
+      strategy: as in `choose`.
+      chunk_size: as in `choose`.
+
+    Raises:
+      UnsupportedError: as `choose`, or that of the best strategy if none can build it.
+    """
+    plan = choose(problem, strategy, chunk_size)
+    willing = sorted((a for a in plan.answers if a.support.ok), key=lambda answer: answer.score)
+    failures = []
+    for answer in willing:
+        try:
+            return answer.strategy.build(problem)
+        except errors.UnsupportedError as error:
+            failures.append(error)
+    raise failures[0]
 
 
 def best(plans: Sequence[Plan], number: int) -> list[str]:

@@ -147,7 +147,23 @@ def map_vectorized(
         return [tf.expand_dims(output, 0) for output in linear_map.function(units[0])]
 
     def chunk(indices):
-        return tf.vectorized_map(lambda i: linear_map.function(units[i]), indices)
+        try:
+            return tf.vectorized_map(lambda i: linear_map.function(units[i]), indices)
+        except ValueError as error:
+            # TensorFlow 2.21 cannot map every loop, nor an Einsum that repeats a label.
+            warnings.warn(
+                f"tf.vectorized_map fails ({str(error).strip().splitlines()[-1].strip()}), so that "
+                "all goes once per row, in a loop. The result is right, but slower.",
+                errors.LoopFallbackWarning,
+                stacklevel=2,
+            )
+            count = shapes.shape_of(indices)[0]
+            return _stack_in_loop(
+                count,
+                lambda i: linear_map.function(units[indices[i]]),
+                _specs(linear_map),
+                TURNS_AT_ONCE,
+            )
 
     count = _at_least_one(size)
     with _loop_fallbacks_reported():
@@ -213,8 +229,21 @@ def _gradients(ys, xs, cotangents) -> list[tf.Tensor | None]:
     with warnings.catch_warnings():
         # A dense cotangent is what was asked for.
         warnings.filterwarnings("ignore", message="Converting sparse IndexedSlices")
-        gradients = tf.gradients(ys, xs, grad_ys=cotangents)
+        gradients = _differentiated(ys, xs, cotangents)
         return [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+
+
+def _differentiated(ys, xs, cotangents) -> list:
+    try:
+        return tf.gradients(ys, xs, grad_ys=cotangents)
+    except errors.TfjacError:
+        raise
+    except (NotImplementedError, TypeError, ValueError) as error:
+        # As where a gradient that gives IndexedSlices meets one that does not take them.
+        raise errors.UnsupportedError(
+            f"TensorFlow cannot differentiate an op on the way, or its gradient again: {error}. "
+            "Use a reverse strategy where only forward mode needs that."
+        ) from error
 
 
 def _sum(gradients: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
