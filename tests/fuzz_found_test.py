@@ -64,6 +64,30 @@ def test_a_pattern_of_no_columns_along_an_axis_of_no_entries_can_be_read():
     read.get_concrete_function(tf.TensorSpec([2, 3, 0], tf.float64))
 
 
+@pytest.mark.parametrize("shape", [[3, 0, 2], [None, 0, 2], [None, None, 2]])
+@pytest.mark.parametrize("strategy", ["auto", "unstack", "while_loop", "vectorized", "forward"])
+def test_a_source_without_entries_gives_a_jacobian_without_entries(strategy, shape):
+    def by_example(x):
+        return tf.map_fn(lambda a: tf.reduce_sum(a, 0), x)
+
+    assert prepared(by_example, shape, strategy)(np.ones((3, 0, 2))).shape == (3, 2, 3, 0, 2)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "unstack"])
+def test_a_target_without_entries_of_an_unknown_number_of_examples_has_a_jacobian(strategy):
+    jac = prepared(lambda x: tf.reduce_sum(x * x, 1), [None, 3, 0, 2], strategy)
+    assert jac(np.ones((4, 3, 0, 2))).shape == (4, 0, 2, 4, 3, 0, 2)
+
+
+def test_a_source_without_entries_leaves_the_jacobian_by_another_alone():
+    def both(empty, x):
+        return tf.reduce_sum(empty, 1) + tf.sin(x)
+
+    none, one = tfjac.prepare(both, argnums=(0, 1))(np.zeros((3, 0)), np.zeros(3))
+    assert none.shape == (3, 3, 0)
+    np.testing.assert_array_equal(one, np.eye(3))
+
+
 def test_a_second_gradient_that_tensorflow_cannot_take_is_unsupported():
     def scattered(x):
         return tf.tanh(tf.tanh(tf.scatter_nd([[0], [0], [1]], x, [3, 3])))

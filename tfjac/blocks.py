@@ -28,8 +28,15 @@ def spread(
     rows, columns = shapes.size_of(y_shape[apart:]), shapes.size_of(x_shape[apart:])
     outer, positions = shapes.size_of(head), shapes.size_of(middle)
     whole = shapes.join(y_shape, x_shape[wanted:])
-    flat = tf.reshape(blocks, [outer * positions * rows, columns])
-    row = tf.range(outer * positions * rows)
+    # Of no columns there are no rows to put anywhere: tf.scatter_nd refuses to.
+    count = (
+        outer
+        * positions
+        * rows
+        * (min(columns, 1) if isinstance(columns, int) else tf.minimum(columns, 1))
+    )
+    flat = tf.reshape(blocks, [count, columns])
+    row = tf.range(count)
     where = tf.stack([row, row // rows % positions], axis=1)
     spaced = tf.scatter_nd(where, flat, [outer * positions * rows, positions, columns])
     return tf.reshape(spaced, whole)

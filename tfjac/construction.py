@@ -128,9 +128,11 @@ def _complex_by_real(problem: Problem, options: Options) -> list[tf.Tensor | Non
 def _solve(problem: Problem, options: Options) -> list[tf.Tensor | None]:
     if not problem.ops and problem.y.ref() not in [s.value.ref() for s in problem.sources]:
         return [None] * len(problem.sources)
-    if problem.y.shape.num_elements() == 0:
-        return [_zeros(problem, source) for source in problem.sources]
-    return planning.build(problem, options.strategy, options.chunk_size)
+    filled = tuple(s for s in problem.sources if not shapes.are_empty(s.shape, problem.y.shape))
+    part = dataclasses.replace(problem, sources=filled)
+    built = planning.build(part, options.strategy, options.chunk_size) if filled else []
+    found = dict(zip(filled, built))
+    return [found[s] if s in found else _zeros(problem, s) for s in problem.sources]
 
 
 def _finished(

@@ -56,6 +56,11 @@ def static_size(shape: tf.TensorShape) -> int | None:
     return shape.num_elements() if shape.rank is not None else None
 
 
+def are_empty(*shapes: tf.TensorShape) -> bool:
+    """True if one of them is of tensors without entries, whatever its unknown sizes are."""
+    return any(shape.rank is not None and 0 in shape.as_list() for shape in shapes)
+
+
 def check_chunk_size(chunk_size: int | str | None) -> None:
     """Raises unless `chunk_size` is a positive int, None or "auto"."""
     if chunk_size is None or chunk_size == "auto":
