@@ -247,7 +247,10 @@ def programs(draw, steps, most: int = 7) -> Program:
     for s in sources:
         scope.values[s.name] = tf.constant(s.value())
     lines: list[str] = []
-    for _ in range(scope.integer(1, most)):
+    count = scope.one_of(*range(1, most + 1))
+    for _ in range(3 * count):
+        if len(lines) == count:
+            break
         kinks, hidden = scope.kinks, scope.hidden
         try:
             code = draw(st.sampled_from(steps))(scope)

@@ -67,7 +67,9 @@ def _differences(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]
         record(*tensors[: len(specs)])
         return moved(*tensors[len(specs) :])
 
-    exactly = [v.astype(s.tensorflow_dtype(True).as_numpy_dtype) for s, v in zip(program.sources, values)]
+    exactly = [
+        v.astype(s.tensorflow_dtype(True).as_numpy_dtype) for s, v in zip(program.sources, values)
+    ]
     still = [tf.constant(v) for v in exactly]
     y = at(*still, *still).numpy()
 
@@ -102,6 +104,7 @@ def _differences(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]
 
 def expected(program: Program, values) -> Expected:
     """Returns what is expected at some values, or raises `Unfit`."""
+    _check_runs(program, values)
     if not program.hidden:
         y, jacobians = _differences(program, values)
         rough = 1e-5
@@ -113,7 +116,16 @@ def expected(program: Program, values) -> Expected:
     return Expected(list(values), y, jacobians, 2e-3 if is_single(program) else rough)
 
 
+def _check_runs(program: Program, values) -> None:
+    try:
+        as_function(program.function(), program)(*map(tf.constant, values))
+    except (tf.errors.InvalidArgumentError, ValueError) as error:
+        raise Unfit("it does not run in a graph") from error
+
+
 def _taped(program: Program, values):
+    if any(v.size == 0 for v in values):
+        raise Unfit("TensorFlow's own loop over rows needs one")
     fn = program.function()
 
     def taped(*xs):
@@ -150,65 +162,72 @@ def run(concrete, values) -> list[np.ndarray]:
     return [t.numpy() for t in flat]
 
 
+def _whole_by(name: str, program: Program):
+    """Returns the concrete function of a strategy, None where it refuses."""
+    fn, dtypes = program.function(), []
+
+    def whole(*xs):
+        y = fn(*xs)
+        js = tfjac.jacobian(y, list(xs), name)
+        for x, j in zip(xs, js):
+            assert j.shape.is_compatible_with(y.shape.concatenate(x.shape)), f"{name}: {j}"
+            dtypes.append((j.dtype, x.dtype if x.dtype.is_complex else y.dtype))
+        return js
+
+    concrete = traced(whole, program)
+    for ours, wanted in dtypes:
+        assert ours == wanted, f"{name}: dtype {ours}, not {wanted}"
+    return concrete
+
+
 def check_whole(program: Program, cases: list[Expected]) -> None:
     """Raises unless all strategies that take the problem give the Jacobian of each case."""
-    fn = program.function()
     found: dict[str, list] = {}
     for name in tfjac.strategies.names():
-        dtypes: list = []
-
-        def whole(*xs):
-            y = fn(*xs)
-            js = tfjac.jacobian(y, list(xs), name)
-            for x, j in zip(xs, js):
-                assert j.shape.is_compatible_with(y.shape.concatenate(x.shape)), f"{name}: {j}"
-                dtypes.append((j.dtype, y.dtype, x.dtype))
-            return js
-
-        concrete = traced(whole, program)
+        concrete = _whole_by(name, program)
         if concrete is None:
             continue
-        for j, y, x in dtypes:
-            assert j == (x if x.is_complex else y), f"{name}: dtype {j} of {y} by {x}"
         found[name] = [run(concrete, case.values) for case in cases]
         for case, js in zip(cases, found[name]):
             for j, wanted in zip(js, case.jacobians):
                 check_close(j, wanted, case.rough * case.scale(), f"{name} against differences")
     assert not found or "auto" in found, f"auto refuses what {list(found)} take"
-    if not is_single(program):
-        for name, results in found.items():
-            for case, js, others in zip(cases, results, found["auto"]):
-                for j, other in zip(js, others):
-                    check_close(j, other, 1e-10 * case.scale(), f"{name} against auto")
+    if is_single(program):
+        return
+    for name, results in found.items():
+        for case, js, others in zip(cases, results, found["auto"]):
+            for j, other in zip(js, others):
+                check_close(j, other, 1e-10 * case.scale(), f"{name} against auto")
 
 
 def check_blocks(program: Program, cases: list[Expected], names) -> bool:
     """Raises where blocks are given that are not those of the Jacobian; says whether any are."""
+    given = [
+        _are_blocks_right(program, cases, name, k)
+        for name in names
+        for k in range(len(program.sources))
+    ]
+    return any(given)
+
+
+def _are_blocks_right(program: Program, cases: list[Expected], name: str, k: int) -> bool:
     fn = program.function()
-    given = False
-    for name in names:
-        for k in range(len(program.sources)):
-
-            def blocks(*xs):
-                return tfjac.batch_jacobian(fn(*xs), xs[k], name)
-
-            try:
-                concrete = traced(blocks, program)
-            except errors.InvalidValueError:  # a scalar, or sizes that differ
-                continue
-            if concrete is None:
-                continue
-            for case in cases:
-                whole, rows = case.jacobians[k], len(case.values[k])
-                if len(case.y) != rows:
-                    continue  # an assertion of the graph says so
-                given = True
-                apart = block_diagonal(whole, case.y.ndim)
-                (ours,) = run(concrete, case.values)
-                check_close(ours, apart, case.rough * case.scale(), f"blocks by {name}")
-                others = np.moveaxis(whole, (0, case.y.ndim), (0, 1))[~np.eye(rows, dtype=bool)]
-                assert np.abs(others).max(initial=0.0) < 1e-3 * case.scale(), "examples mix"
-    return given
+    try:
+        concrete = traced(lambda *xs: tfjac.batch_jacobian(fn(*xs), xs[k], name), program)
+    except errors.InvalidValueError:  # a scalar, or sizes that differ
+        return False
+    if concrete is None:
+        return False
+    # Where the numbers of examples differ, an assertion of the graph says so.
+    fitting = [case for case in cases if len(case.y) == len(case.values[k])]
+    for case in fitting:
+        whole, rows = case.jacobians[k], len(case.y)
+        apart = block_diagonal(whole, case.y.ndim)
+        (ours,) = run(concrete, case.values)
+        check_close(ours, apart, case.rough * case.scale(), f"blocks by {name}")
+        others = np.moveaxis(whole, (0, case.y.ndim), (0, 1))[~np.eye(rows, dtype=bool)]
+        assert np.abs(others).max(initial=0.0) < 1e-3 * case.scale(), "examples mix"
+    return bool(fitting)
 
 
 def check_products(program: Program, cases: list[Expected]) -> None:
@@ -240,7 +259,9 @@ def check_products(program: Program, cases: list[Expected]) -> None:
     for k, (j, x) in enumerate(zip(case.jacobians, case.values)):
         matrix = j.reshape(u.size, x.size)
         wanted = (
-            np.real(np.conj(u.reshape(-1)) @ matrix) if np.iscomplexobj(u) else u.reshape(-1) @ matrix
+            np.real(np.conj(u.reshape(-1)) @ matrix)
+            if np.iscomplexobj(u)
+            else u.reshape(-1) @ matrix
         )
         check_close(back[k], wanted.reshape(x.shape), tolerance, "vjp")
     if forth is None:
@@ -257,37 +278,62 @@ def check_products(program: Program, cases: list[Expected]) -> None:
     assert abs(one - other) <= fine * tolerance / case.rough, f"<u, J v> = {one}, not {other}"
 
 
-def check_pattern(program: Program, cases: list[Expected]) -> None:
-    """Raises where an entry that is not zero is said to be."""
-    fn = program.function()
-    found: list = []
+def _read(program: Program):
+    """Returns what the graph tells of the dependence on each source: patterns, axes apart."""
+    fn, found = program.function(), []
 
     def read(*xs):
         y = fn(*xs)
-        if y.shape.is_fully_defined():
-            for x in xs:
-                known = x.shape.is_fully_defined()
-                found.append(tfjac.jacobian_sparsity(y, x).to_dense() if known else None)
+        for x in xs:
+            known = y.shape.is_fully_defined() and x.shape.is_fully_defined()
+            pattern = tfjac.jacobian_sparsity(y, x).to_dense() if known else None
+            ranked = y.shape.rank and x.shape.rank
+            found.append((pattern, tfjac.explain_dependence(y, x) if ranked else None))
         return y
 
     as_function(read, program).get_concrete_function()
-    for case in cases[:1]:
-        for pattern, j in zip(found, case.jacobians):
+    return found
+
+
+def check_claims(program: Program, cases: list[Expected]) -> None:
+    """Raises where an entry that is not zero is said to be."""
+    found = _read(program)
+    for case in cases:
+        for (pattern, dependence), j in zip(found, case.jacobians):
+            nonzero = np.abs(j) > 1e-4 * case.scale()
             if pattern is not None:
-                nonzero = np.abs(j.reshape(pattern.shape)) > 1e-4 * case.scale()
-                assert not np.any(nonzero & ~pattern), "the pattern misses an entry"
+                missed = nonzero.reshape(pattern.shape) & ~pattern
+                assert not np.any(missed), "the pattern misses an entry"
+            for a in range(dependence.apart if dependence else 0):
+                across = np.moveaxis(nonzero, (a, case.y.ndim + a), (0, 1))
+                off = ~np.eye(case.y.shape[a], dtype=bool)
+                assert not np.any(across[off]), f"axis {a} is said to stay apart"
+
+
+def check_briefly(program: Program) -> bool:
+    """Raises unless "auto" gives what TensorFlow's tape does and no claim is wrong."""
+    values = program.values()
+    _check_runs(program, values)
+    y, *jacobians = _taped(program, values)
+    if not all(np.isfinite(a).all() for a in (y, *jacobians)):
+        raise Unfit("not finite")
+    case = Expected(values, y, jacobians, 1e-4 if is_single(program) else 1e-11)
+    for j, wanted in zip(run(_whole_by("auto", program), values), jacobians):
+        check_close(j, wanted, case.rough * case.scale(), "auto against a tape")
+    check_claims(program, [case])
+    return False
 
 
 def check_program(program: Program, names=("auto", "unstack")) -> bool:
-    """Raises unless every law holds; says whether blocks were given. `Unfit`: nothing can be told."""
+    """Raises unless every law holds, `Unfit` if none can be told; says whether blocks came."""
     cases = [expected(program, program.values())]
     if program.batched() and program.smooth and not program.hidden:
         for rows in (1, 4):
             try:
                 cases.append(expected(program, program.values(rows)))
-            except (Unfit, tf.errors.InvalidArgumentError, ValueError):
+            except Unfit:
                 continue  # it is written for one number of examples
     check_whole(program, cases)
     check_products(program, cases)
-    check_pattern(program, cases)
+    check_claims(program, cases)
     return check_blocks(program, cases, names)

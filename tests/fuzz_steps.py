@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import tensorflow as tf
 from fuzz import Inapplicable, Scope
 
 GAP = 0.02
@@ -29,16 +30,45 @@ def within(limit):
 
 
 # Elementwise functions by where they are smooth.
-ANYWHERE = """tf.sin tf.cos tf.tanh tf.sigmoid tf.square tf.math.erf tf.atan tf.asinh tf.negative
-tf.math.softplus tf.nn.gelu tf.nn.silu tf.math.log_sigmoid tf.math.erfc tf.math.bessel_i0e
-tf.identity tf.math.exp tf.sinh tf.cosh tf.math.expm1 tf.nn.softsign tf.ones_like stopped""".split()
-POSITIVE = "tf.sqrt tf.math.log tf.math.rsqrt tf.math.log1p tf.math.lgamma tf.math.digamma".split()
-SMALL = "tf.asin tf.acos tf.atanh tf.math.erfinv tf.tan".split()
+ANYWHERE = [
+    "tf.sin",
+    "tf.cos",
+    "tf.tanh",
+    "tf.sigmoid",
+    "tf.square",
+    "tf.math.erf",
+    "tf.atan",
+    "tf.asinh",
+    "tf.negative",
+    "tf.math.softplus",
+    "tf.nn.gelu",
+    "tf.nn.silu",
+    "tf.math.log_sigmoid",
+    "tf.math.erfc",
+    "tf.math.bessel_i0e",
+    "tf.identity",
+    "tf.math.exp",
+    "tf.sinh",
+    "tf.cosh",
+    "tf.math.expm1",
+    "tf.nn.softsign",
+    "tf.ones_like",
+    "stopped",
+]
+POSITIVE = [
+    "tf.sqrt",
+    "tf.math.log",
+    "tf.math.rsqrt",
+    "tf.math.log1p",
+    "tf.math.lgamma",
+    "tf.math.digamma",
+]
+SMALL = ["tf.asin", "tf.acos", "tf.atanh", "tf.math.erfinv", "tf.tan"]
 KINKS = {
     "tf.nn.relu": (0,), "tf.nn.relu6": (0, 6), "tf.nn.leaky_relu": (0,), "tf.abs": (0,),
     "tf.nn.elu": (0,), "tf.nn.selu": (0,), "tf.sign": (0,),
 }  # fmt: skip
-STEPPED = "tf.floor tf.math.ceil tf.round surrogate".split()
+STEPPED = ["tf.floor", "tf.math.ceil", "tf.round", "surrogate"]
 
 
 def smooth(s: Scope) -> str:
@@ -71,9 +101,7 @@ def reciprocal(s: Scope) -> str:
 
 def _broadcasts(shape):
     def suits(v):
-        return all(
-            n == m or 1 in (n, m) for n, m in zip(reversed(v.shape), reversed(shape))
-        )
+        return all(n == m or 1 in (n, m) for n, m in zip(reversed(v.shape), reversed(shape)))
 
     return suits
 
@@ -102,11 +130,14 @@ def larger(s: Scope) -> str:
     v = s.name()
     w = s.partner(
         v,
-        lambda w: _broadcasts(s.shape(v))(w)
-        and np.abs(s.values[v].numpy() - w).min(initial=1.0) > GAP,
+        lambda w: (
+            _broadcasts(s.shape(v))(w) and np.abs(s.values[v].numpy() - w).min(initial=1.0) > GAP
+        ),
     )
     s.kinks = True
-    return s.one_of("tf.maximum({}, {})", "tf.minimum({}, {})", "tf.where({0} > {1}, {0}, -{1})").format(v, w)
+    return s.one_of(
+        "tf.maximum({}, {})", "tf.minimum({}, {})", "tf.where({0} > {1}, {0}, -{1})"
+    ).format(v, w)
 
 
 def with_constant(s: Scope) -> str:
@@ -138,7 +169,9 @@ def reduced(s: Scope) -> str:
     at = s.written(v, axes[0]) if len(axes) == 1 else axes
     if not s.apart and s.integer(0, 5) == 5:
         at = None
-    fn = s.one_of("sum", "mean", "sum", "mean", "prod", "logsumexp", "variance", "max", "min", "std")
+    fn = s.one_of(
+        "sum", "mean", "sum", "mean", "prod", "logsumexp", "variance", "max", "min", "std"
+    )
     fn += "" if fn not in ("max", "min", "std") or distinct(s.values[v].numpy()) else "?"
     if fn.endswith("?") or (fn == "std" and 1 in sizes):
         raise Inapplicable
@@ -158,9 +191,10 @@ def normalized(s: Scope) -> str:
     v = s.name((1, 4))
     axis = s.axis(v)
     form = s.one_of(
-        "tf.nn.softmax({0}, {1})", "tf.nn.log_softmax({0}, {1})", "tf.nn.softmax({0}, {1})",
+        "tf.nn.softmax({0}, {1})", "tf.nn.log_softmax({0}, {1})",
         "{0} - tf.reduce_mean({0}, {1}, keepdims=True)",
-        "tf.nn.batch_normalization({0}, *tf.nn.moments({0}, [{1}], keepdims=True), None, None, 0.1)",
+        "tf.nn.batch_normalization({0}, *tf.nn.moments({0}, [{1}], keepdims=True), "
+        "None, None, 0.1)",
         "{0} * tf.math.rsqrt(tf.reduce_mean({0} ** 2, {1}, keepdims=True) + 0.2)",
     )  # fmt: skip
     return form.format(v, axis)
@@ -236,7 +270,10 @@ def einsum(s: Scope) -> str:
 def diagonal(s: Scope) -> str:
     if s.flag():
         v = s.name((1, 3))
-        return s.one_of("tf.linalg.diag({})", "tf.linalg.diag({}, k=1)").format(v)
+        # TensorFlow takes an unknown size for -1, and its diagonal for a matrix without entries.
+        return s.one_of(
+            f"tf.linalg.diag({v})", f"tf.linalg.diag({v}, k=1, num_rows={s.shape(v)[-1] + 1})"
+        )
     v = s.name((2, 4), filled=True)
     form = s.one_of("tf.linalg.diag_part({0})", "tf.linalg.band_part({0}, 0, 1)",
                     "tf.linalg.trace({0})", "tf.linalg.set_diag({0}, {0}[..., 0] * 0.0 + 1.0)",
@@ -277,9 +314,7 @@ def convolved(s: Scope) -> str:
         return f"tf.nn.depthwise_conv2d({v}, {s.constant([*size, k, 2], v)}, [1, 1, 1, 1], '{pad}')"
     if form == 1:
         shape = [s.shape(v)[0], 2 * h, 2 * w, 1]
-        return (
-            f"tf.nn.conv2d_transpose({v}, {s.constant([*size, 1, k], v)}, {shape}, 2, 'SAME')"
-        )
+        return f"tf.nn.conv2d_transpose({v}, {s.constant([*size, 1, k], v)}, {shape}, 2, 'SAME')"
     step = s.one_of("strides=1", "strides=2", "strides=1, dilations=2")
     return f"tf.nn.conv2d({v}, {s.constant([*size, k, 2], v)}, {step}, padding='{pad}')"
 
@@ -290,7 +325,9 @@ def pooled(s: Scope) -> str:
     size, step = [min(n, s.integer(1, 2)) for n in space], s.integer(1, 2)
     kind = s.one_of("AVG", "AVG", "MAX")
     s.kinks |= kind == "MAX"
-    return f"tf.nn.pool({v}, {size}, '{kind}', {[step] * len(space)}, '{s.one_of('SAME', 'VALID')}')"
+    return (
+        f"tf.nn.pool({v}, {size}, '{kind}', {[step] * len(space)}, '{s.one_of('SAME', 'VALID')}')"
+    )
 
 
 def pictured(s: Scope) -> str:
@@ -326,11 +363,10 @@ def through_complex(s: Scope) -> str:
 
 
 def of_complex(s: Scope) -> str:
-    import tensorflow as tf
-
     v = s.name(dtype=s.one_of(tf.complex128, tf.complex64))
-    return s.one_of("tf.math.real({})", "tf.math.imag({})", "{0} * {0}", "tf.math.conj({})",
-                    "tf.math.real({0} * tf.math.conj({0}))", "tf.exp(0.1 * {})").format(v)  # fmt: skip
+    form = s.one_of("tf.math.real({})", "tf.math.imag({})", "{0} * {0}", "tf.math.conj({})",
+                    "tf.math.real({0} * tf.math.conj({0}))", "tf.exp(0.1 * {})")  # fmt: skip
+    return form.format(v)
 
 
 STEPS = [
