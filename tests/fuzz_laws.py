@@ -109,7 +109,7 @@ def expected(program: Program, values) -> Expected:
         y, jacobians = _differences(program, values)
         rough = 1e-5
     else:
-        y, *jacobians = _taped(program, values)
+        y, jacobians = _taped(program, values)
         rough = 1e-9
     if not all(np.isfinite(a).all() for a in (y, *jacobians)):
         raise Unfit("not finite")
@@ -123,19 +123,26 @@ def _check_runs(program: Program, values) -> None:
         raise Unfit("it does not run in a graph") from error
 
 
-def _taped(program: Program, values):
-    if any(v.size == 0 for v in values):
-        raise Unfit("TensorFlow's own loop over rows needs one")
+def _taped(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Returns the target and its Jacobians by TensorFlow's tape, from full shapes."""
     fn = program.function()
+    filled = [k for k, v in enumerate(values) if v.size]
 
     def taped(*xs):
         with tf.GradientTape() as tape:
             tape.watch(xs)
             y = fn(*xs)
+        if not filled or 0 in y.shape:
+            return y, []
         options = {"unconnected_gradients": "zero", "experimental_use_pfor": False}
-        return y, *tape.jacobian(y, list(xs), **options)
+        return y, tape.jacobian(y, [xs[k] for k in filled], **options)
 
-    return [t.numpy() for t in as_function(taped, program)(*map(tf.constant, values))]
+    y, found = tf.function(taped, autograph=False)(*map(tf.constant, values))
+    found = {k: j.numpy() for k, j in zip(filled, found)}
+    y = y.numpy()
+    return y, [
+        found[k] if k in found else np.zeros(y.shape + v.shape) for k, v in enumerate(values)
+    ]
 
 
 def is_single(program: Program) -> bool:
@@ -314,7 +321,7 @@ def check_briefly(program: Program) -> bool:
     """Raises unless "auto" gives what TensorFlow's tape does and no claim is wrong."""
     values = program.values()
     _check_runs(program, values)
-    y, *jacobians = _taped(program, values)
+    y, jacobians = _taped(program, values)
     if not all(np.isfinite(a).all() for a in (y, *jacobians)):
         raise Unfit("not finite")
     case = Expected(values, y, jacobians, 1e-4 if is_single(program) else 1e-11)

@@ -269,11 +269,10 @@ def einsum(s: Scope) -> str:
 
 def diagonal(s: Scope) -> str:
     if s.flag():
-        v = s.name((1, 3))
+        v = s.name((1, 3), filled=True)
         # TensorFlow takes an unknown size for -1, and its diagonal for a matrix without entries.
-        return s.one_of(
-            f"tf.linalg.diag({v})", f"tf.linalg.diag({v}, k=1, num_rows={s.shape(v)[-1] + 1})"
-        )
+        rows = s.shape(v)[-1] + 1
+        return s.one_of(f"tf.linalg.diag({v})", f"tf.linalg.diag({v}, k=1, num_rows={rows})")
     v = s.name((2, 4), filled=True)
     form = s.one_of("tf.linalg.diag_part({0})", "tf.linalg.band_part({0}, 0, 1)",
                     "tf.linalg.trace({0})", "tf.linalg.set_diag({0}, {0}[..., 0] * 0.0 + 1.0)",
