@@ -146,3 +146,13 @@ def test_cross_country_multiplies_where_two_sizes_are_unknown():
     x = array(2, 3, 2)
     jac = prepared(gram, [None, None, 2], "cross_country")
     np.testing.assert_allclose(jac(x), central_differences(gram, [x], 0), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "part", [tf.math.real, tf.math.imag, lambda z: tf.math.real(z * tf.constant(1 + 2j, z.dtype))]
+)
+def test_complex_tensors_between_real_ones_are_not_taken_for_real(part):
+    def through(x):
+        return part(tf.complex(3.0 * x, tf.sin(x)))
+
+    check_all_right(through, array(4), refusing=["structural"])

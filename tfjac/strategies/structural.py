@@ -182,6 +182,9 @@ class _Plan:
         return [self._step(op, i, o, local) for i, local in locals_ if local.kind is not Kind.ZERO]
 
     def _step(self, op: tf.Operation, i: int, o: int, local: Local) -> _Step:
+        if op.outputs[o].dtype.is_complex or op.inputs[i].dtype.is_complex:
+            # A number for each entry is not enough there, and half of it would be dropped.
+            raise _Refused(f"{base.named(op)} is complex")
         if op.type in _PRODUCTS:
             self._check_product(op, i)
             return _Step(op, i, o, local.kind, None)
