@@ -140,9 +140,7 @@ def _taped(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]]:
     y, found = tf.function(taped, autograph=False)(*map(tf.constant, values))
     found = {k: j.numpy() for k, j in zip(filled, found)}
     y = y.numpy()
-    return y, [
-        found[k] if k in found else np.zeros(y.shape + v.shape) for k, v in enumerate(values)
-    ]
+    return y, [found.get(k, np.zeros(y.shape + v.shape)) for k, v in enumerate(values)]
 
 
 def is_single(program: Program) -> bool:

@@ -314,7 +314,9 @@ def convolved(s: Scope) -> str:
     if form == 1:
         shape = [s.shape(v)[0], 2 * h, 2 * w, 1]
         return f"tf.nn.conv2d_transpose({v}, {s.constant([*size, 1, k], v)}, {shape}, 2, 'SAME')"
-    step = s.one_of("strides=1", "strides=2", "strides=1, dilations=2")
+    if form == 2:
+        return f"tf.nn.atrous_conv2d({v}, {s.constant([*size, k, 2], v)}, 2, 'SAME')"
+    step = s.integer(1, 2)
     return f"tf.nn.conv2d({v}, {s.constant([*size, k, 2], v)}, {step}, padding='{pad}')"
 
 

@@ -33,8 +33,11 @@ PLAIN, CALLING = STEPS, [*STEPS, *fuzz_moves.CALLS]
 LOT = 10
 
 
+ALL_PHASES = tuple(hypothesis.Phase)
+
+
 def tried(
-    steps, seed, count, laws=fuzz_laws.check_program, phases=tuple(hypothesis.Phase)
+    steps, seed, count, laws=fuzz_laws.check_program, phases=ALL_PHASES
 ) -> collections.Counter:
     """Runs a number of programs and returns how they went; raises where a law does not hold."""
     went: collections.Counter = collections.Counter()
@@ -65,16 +68,13 @@ def tried(
 def test_the_laws_hold_for_random_programs(lot):
     went = tried(PLAIN, 1000 * SEED + lot, LOT)
     assert went["judged"] > went["unfit"]
+    assert went["blocks"], "blocks are never given, so that they are not judged"
 
 
 @pytest.mark.parametrize("lot", range(2 * TIMES))
 def test_the_laws_hold_for_random_programs_with_functions_loops_and_branches(lot):
     went = tried(CALLING, 1000 * SEED + 500 + lot, LOT)
     assert went["judged"] > went["unfit"]
-
-
-def test_blocks_are_given_often_enough_to_judge_them():
-    assert tried(PLAIN, 3, LOT)["blocks"] > LOT // 4
 
 
 @pytest.mark.parametrize("lot", range(2 * TIMES))
