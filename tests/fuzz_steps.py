@@ -323,7 +323,8 @@ def convolved(s: Scope) -> str:
 def pooled(s: Scope) -> str:
     v = s.name((3, 4), test=distinct, filled=True)
     space = s.shape(v)[1:-1]
-    size, step = [min(n, s.integer(1, 2)) for n in space], s.integer(1, 2)
+    size = [min(n, s.integer(1, 2)) for n in space]
+    step = s.integer(1, min(size))
     kind = s.one_of("AVG", "AVG", "MAX")
     s.kinks |= kind == "MAX"
     return (
