@@ -336,7 +336,7 @@ def pictured(s: Scope) -> str:
     v = _image(s, 4)
     _, h, w, k = s.shape(v)
     return s.one_of(
-        f"tf.image.resize({v}, [{h + 1}, {w}])", f"tf.nn.local_response_normalization({v}, 1)",
+        f"tf.image.resize({v}, [{h + 1}, {w}])",
         f"tf.image.extract_patches({v}, [1, {min(2, h)}, {min(2, w)}, 1], [1, 1, 1, 1], "
         "[1, 1, 1, 1], 'VALID')",
         f"tf.nn.space_to_depth({v}, {2 if h % 2 == w % 2 == 0 else 1})" if h % 2 == w % 2 == 0
