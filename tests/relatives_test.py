@@ -22,6 +22,7 @@ STRATEGIES = tfjac.strategies.names()
 # Where TensorFlow's own gradient of an op is at fault: name -> strategies that give its answer.
 _EVERY = frozenset(STRATEGIES) - {"structural"}
 _BY_ROWS = frozenset({"unstack", "while_loop", "vectorized"})
+_AUTO = frozenset({"auto"})
 UPSTREAM: dict[str, frozenset[str]] = {
     # The gradient of cumprod is made of quotients by x, and that of prod of cumprods.
     "prod: hessian, 1 zeros": _EVERY - {"auto", "cross_country"},
@@ -39,11 +40,11 @@ UPSTREAM: dict[str, frozenset[str]] = {
     # Differences of equal singular values, and the inverse of a singular matrix.
     "spectrum: put together, equal": _EVERY,
     "spectrum: determinant of a singular matrix": _EVERY,
-    # The gradient of a transform of fewer entries than there are has their number.
-    "fourier: rfft truncated": _EVERY,
-    "fourier: rfft truncated, odd": _EVERY,
-    "fourier: irfft truncated": _EVERY,
-    "fourier: rfft2d truncated": _EVERY,
+    # The gradient of a transform of fewer entries than there are has their number: all refuse it.
+    "fourier: rfft truncated": _AUTO,
+    "fourier: rfft truncated, odd": _AUTO,
+    "fourier: irfft truncated": _AUTO,
+    "fourier: rfft2d truncated": _AUTO,
     # Conv2DBackpropInput has no kernel with dilations for the CPU.
     "window: dilated in one dimension": _BY_ROWS,
 }

@@ -116,15 +116,20 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     """
     budget = chunk_size.bytes if isinstance(chunk_size, base.MemoryBudget) else None
     answers = tuple(_ask(s, problem, budget) for s in _candidates(strategy, chunk_size))
-    willing = [answer for answer in answers if answer.support.ok]
-    if not willing:
+    ranked = _ranked(answers, problem)
+    if not ranked:
         refusals = "; ".join(f"{a.strategy.name}: {a.support.reason}" for a in answers)
         raise errors.UnsupportedError(
             f"no strategy can build this Jacobian ({_title(problem)}). {refusals}. "
             'Use strategy="auto" or another one.'
         )
-    best = min(willing, key=lambda answer: (bool(answer.wrong(problem)), answer.score))
-    return Plan(best.strategy, answers, problem)
+    return Plan(ranked[0].strategy, answers, problem)
+
+
+def _ranked(answers: Sequence[Answer], problem: Problem) -> list[Answer]:
+    """Returns those that take the problem, what is right everywhere first, then by score."""
+    willing = [answer for answer in answers if answer.support.ok]
+    return sorted(willing, key=lambda answer: (bool(answer.wrong(problem)), answer.score))
 
 
 def build(
@@ -144,9 +149,8 @@ def build(
       UnsupportedError: as `choose`, or that of the best strategy if none can build it.
     """
     plan = choose(problem, strategy, chunk_size)
-    willing = sorted((a for a in plan.answers if a.support.ok), key=lambda answer: answer.score)
     failures = []
-    for answer in willing:
+    for answer in _ranked(plan.answers, problem):
         try:
             return answer.strategy.build(problem)
         except errors.UnsupportedError as error:
