@@ -119,3 +119,171 @@ def test_examples_that_mix_are_refused():
         in_graph(lambda x: tfjac.batch_hessian(tf.reduce_sum(x**2, 1) * tf.reduce_sum(x), x))(
             array(3, 2)
         )
+
+
+@pytest.mark.parametrize("examples", [0, 1, 3])
+def test_products_with_the_hessian_are_those_of_it(examples):
+    x, v = array(examples, 4), array(examples, 4, seed=1)
+    spec = tf.TensorSpec([None, 4], tf.float64)
+
+    def body(x, v):
+        y = tf.reduce_sum(energy(x))
+        return tfjac.hvp(y, x, v), tfjac.hessian(y, x), tfjac.batch_hessian(energy(x), x)
+
+    product, whole, each = tf.function(body, autograph=False, input_signature=[spec] * 2)(x, v)
+    n = x.size
+    assert product.shape == x.shape and each.shape == (examples, 4, 4)
+    np.testing.assert_allclose(
+        product.numpy().ravel(), whole.numpy().reshape(n, n) @ v.ravel(), atol=1e-12
+    )
+    np.testing.assert_allclose(product, np.einsum("bij,bj->bi", each, v), atol=1e-12)
+
+
+def test_products_with_the_hessian_by_several_sources_and_variables():
+    w = tf.Variable(array(4, 2, seed=3))
+    x, vx, vw = array(3, 4), array(3, 4, seed=1), array(4, 2, seed=2)
+
+    def loss(x, w):
+        return tf.reduce_sum(tf.tanh(x @ w) ** 3)
+
+    found = in_graph(lambda x: tfjac.hvp(loss(x, w), {"x": x, "w": w}, {"x": vx, "w": vw}))(x)
+    direction = in_graph(lambda x, w: tf.gradients(loss(x, w), [x, w]))
+    h = 1e-4
+    ends = [direction(x + s * h * vx, w + s * h * vw) for s in (-2, -1, 1, 2)]
+    for k, name in enumerate("xw"):
+        a, b, c, d = (end[k].numpy() for end in ends)
+        np.testing.assert_allclose(found[name], (8 * (c - b) - (d - a)) / (12 * h), atol=1e-8)
+
+
+def test_a_linear_or_constant_y_has_zero_products():
+    def body(x):
+        found = [tfjac.hvp(y, x, tf.ones_like(x)) for y in (tf.reduce_sum(x), 0 * x[0] + 1.0)]
+        found += [tfjac.hvp(tf.constant(1.0, tf.float64), x, tf.ones_like(x))]
+        return [*found, tfjac.laplacian(tf.reduce_sum(x), x)]
+
+    for found in in_graph(body)(array(3)):
+        assert not np.any(found)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 4), (0, 4), (2, 2, 2)])
+def test_the_laplacian_is_the_trace_of_the_hessian(shape):
+    def each(x):
+        return energy(tf.reshape(x, [-1, 4]))
+
+    def body(x):
+        y = each(x)
+        whole = tf.reduce_sum(y)
+        return tfjac.laplacian(y, x, True), tfjac.laplacian(whole, x), tfjac.hessian(whole, x)
+
+    x = array(*shape)
+    found, total, h = in_graph(body)(x)
+    h = h.numpy().reshape(x.size, x.size).diagonal().reshape(shape[0], x.size // max(shape[0], 1))
+    np.testing.assert_allclose(found, h.sum(1), atol=1e-12)
+    np.testing.assert_allclose(total, h.sum(), atol=1e-12)
+
+
+def test_the_estimated_laplacian_is_unbiased():
+    x = array(2, 4)
+
+    @in_graph
+    def many(x):
+        y = energy(x)
+        return tfjac.laplacian(y, x, True, probes=4000), tfjac.laplacian(y, x, True)
+
+    estimate, exact = many(x)
+    np.testing.assert_allclose(estimate, exact, atol=0.15)
+    cubes = in_graph(lambda x: tfjac.laplacian(tf.reduce_sum(x**3), x, probes=1))(x)
+    np.testing.assert_allclose(cubes, 6 * x.sum(), rtol=1e-12)
+
+
+def test_a_laplacian_of_another_shape_is_refused():
+    with pytest.raises(InvalidValueError, match="`y`"):
+        in_graph(lambda x: tfjac.laplacian(x**2, x))(array(3))
+    with pytest.raises(InvalidValueError, match="`y`"):
+        in_graph(lambda x: tfjac.laplacian(tf.reduce_sum(x**2), x, True))(array(3, 2))
+    with pytest.raises(ExamplesMixError):
+        in_graph(lambda x: tfjac.laplacian(tf.reduce_sum(x**2, 1) * tf.reduce_sum(x), x, True))(
+            array(3, 2)
+        )
+    for call in (tfjac.hvp, tfjac.ntk):
+        with pytest.raises((InvalidValueError, TypeError), match="scalar|shape|cotangents"):
+            in_graph(lambda x, c=call: c(x**2, x, tf.ones([5], x.dtype)))(array(3))
+
+
+def test_gauss_newton_and_tangent_kernel_products_are_those_of_the_matrices():
+    w, b = tf.Variable(array(4, 3, seed=3)), tf.Variable(array(3, seed=4))
+    x, u = array(2, 4), array(2, 3, seed=5)
+    vectors = [array(4, 3, seed=6), array(3, seed=7)]
+
+    def body(x):
+        y = tf.tanh(x @ w + b) @ tf.constant(array(3, 3, seed=8))
+        loss = tf.reduce_sum(tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(u), y))
+        jacobians = [tf.reshape(j, [6, -1]) for j in tfjac.jacobian(y, [w, b])]
+        return (
+            tfjac.ggn(loss, y, [w, b], vectors),
+            tfjac.ntk(y, [w, b], u),
+            tf.concat(jacobians, 1),
+            tf.reshape(tfjac.hessian(loss, y), [6, 6]),
+            tfjac.ggn(tf.reduce_sum(y), y, [w, b], vectors),
+        )
+
+    ggn, ntk, j, h, zero = in_graph(body)(x)
+    v = np.concatenate([vector.ravel() for vector in vectors])
+    found = np.concatenate([part.numpy().ravel() for part in ggn])
+    np.testing.assert_allclose(found, j.numpy().T @ h.numpy() @ j.numpy() @ v, atol=1e-12)
+    np.testing.assert_allclose(ntk.numpy().ravel(), j.numpy() @ j.numpy().T @ u.ravel(), atol=1e-12)
+    assert not any(np.any(part) for part in zero)
+
+
+@pytest.mark.parametrize("how", ["tape", "xla", "session"])
+def test_products_of_second_order_are_differentiable(how):
+    v = array(2, 4, seed=1)
+
+    def value(x):
+        y = tf.tanh(x) ** 2
+        loss = tf.reduce_sum(y**3)
+        found = [tfjac.hvp(tf.reduce_sum(energy(x)), x, v), tfjac.ggn(loss, y, x, v)]
+        found += [tfjac.ntk(y, x, v), tfjac.laplacian(energy(x), x, True)]
+        return tf.add_n([tf.reduce_sum(part**2) for part in found])
+
+    def body(x):
+        if how == "tape":
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                found = value(x)
+            return tape.gradient(found, x)
+        return tf.gradients(value(x), x)[0]
+
+    x = array(2, 4)
+    if how == "session":
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            fed = tf.compat.v1.placeholder(tf.float64, x.shape)
+            found = session.run(body(fed), {fed: x})
+    else:
+        found = tf.function(body, autograph=False, jit_compile=how == "xla")(tf.constant(x))
+    call, rows = in_graph(value), []
+    for k in range(8):
+        unit = 1e-4 * np.eye(8)[k].reshape(2, 4)
+        ends = [call(x + s * unit).numpy() for s in (-2, -1, 1, 2)]
+        rows.append((8 * (ends[2] - ends[1]) - (ends[3] - ends[0])) / 12e-4)
+    np.testing.assert_allclose(found, np.reshape(rows, (2, 4)), rtol=1e-6, atol=1e-7)
+
+
+def test_asking_twice_for_products_adds_no_op():
+    def body(x):
+        y, v, each = tf.tanh(x) ** 2, tf.ones_like(x), energy(x)
+        loss = tf.reduce_sum(y**3)
+
+        def ask():
+            found = [tfjac.hvp(loss, x, v), tfjac.ggn(loss, y, x, v), tfjac.ntk(y, x, v)]
+            found += [tfjac.laplacian(loss, x), tfjac.laplacian(loss, x, probes=2)]
+            return [*found, tfjac.hessian(loss, x), tfjac.batch_hessian(each, x)]
+
+        first = ask()
+        ops = len(x.graph.get_operations())
+        second = ask()
+        assert len(x.graph.get_operations()) == ops
+        assert all(a is b for a, b in zip(first, second))
+        return first[0]
+
+    in_graph(body)(array(2, 4))
