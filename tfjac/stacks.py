@@ -65,6 +65,8 @@ class Scattered:
         return Dense(_chosen(kept, _product(values, rows)), kept)
 
     def _through(self, sources: np.ndarray) -> np.ndarray:
+        if not len(sources):
+            return np.full_like(self.columns, -1)  # no entry to come from
         return np.where(self.columns >= 0, sources[np.maximum(self.columns, 0)], -1)
 
 
