@@ -231,8 +231,11 @@ def singular_values(
 
 def _singular_values(quantity: Quantity) -> list[tf.Tensor]:
     values = _values_of_blocks(quantity)
-    lead = quantity.y_shape()[: quantity.kept]
-    found = tf.reshape(values, shapes.join(lead, [-1]))
+    y_shape, kept = quantity.y_shape(), quantity.kept
+    lead = y_shape[:kept]
+    # Not [-1]: how many each example has cannot be told from no example.
+    own = shapes.size_of(shapes.join(y_shape[kept : quantity.problem.apart], [values.shape[-1]]))
+    found = tf.reshape(values, shapes.join(lead, [own]))
     y_size = shapes.static_size(quantity.y.shape[quantity.kept :])
     x_size = shapes.static_size(quantity.problem.sources[0].shape[quantity.kept :])
     if None not in (y_size, x_size):
