@@ -437,6 +437,16 @@ def _check_count(argument: str, count: int) -> None:
 
 def _seed_of(seed) -> tf.Tensor:
     seed = tf.convert_to_tensor(seed)
+    is_shaped = seed.shape.rank == 0 or seed.shape.is_compatible_with([2])
+    if not (seed.dtype.is_integer and is_shaped):
+        raise errors.InvalidValueError(
+            errors.message(
+                "seed",
+                "an int, or a tensor of two",
+                f"dtype {seed.dtype.name} and shape {seed.shape}",
+                "Give what tf.random.stateless_uniform takes.",
+            )
+        )
     return tf.stack([seed, tf.zeros_like(seed)]) if seed.shape.rank == 0 else seed
 
 
