@@ -394,3 +394,22 @@ def test_nothing_keeps_a_dead_graph_alive():
     graph = build()
     gc.collect()
     assert graph() is None
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_norms_of_half_floats_do_not_overflow_before_the_root(dtype):
+    def body(x):
+        w = tf.fill([4, 4], tf.constant(300.0, dtype))
+        found = [tfjac.frobenius_norm(y, x, b) for y in (x @ w, 600 * x) for b in (True, False)]
+        found += [tfjac.frobenius_norm(600 * x, x, True, probes=2)]
+        return [*found, tfjac.spectral_norm(x @ w, x, True, iterations=3)]
+
+    found = run(body, tf.zeros([1, 4], dtype))
+    for each in found:
+        np.testing.assert_allclose(tf.cast(each, tf.float32), 1200, rtol=1e-2)
+
+
+def test_power_iteration_of_many_half_floats_starts_from_a_vector_of_length_one():
+    x = tf.zeros([70_000], tf.float16)
+    found = run(lambda x: tfjac.spectral_norm(3 * x, x, iterations=1), x)
+    np.testing.assert_allclose(found, 3, rtol=1e-2)

@@ -9,6 +9,19 @@ import tensorflow as tf
 # Rows of a square matrix up to which the determinant is written out.
 WRITTEN_OUT = 3
 
+# What is computed in where a tensor has fewer bits than linear algebra takes, or than squares need.
+_WIDER = {tf.float16: tf.float32, tf.bfloat16: tf.float32}
+
+
+def wider(dtype: tf.DType) -> tf.DType:
+    """Returns the dtype to compute in: float32 for half precision."""
+    return _WIDER.get(dtype, dtype)
+
+
+def widened(values: tf.Tensor) -> tf.Tensor:
+    """Returns `values` in the dtype to compute in."""
+    return tf.cast(values, wider(values.dtype))
+
 
 def det(matrices: tf.Tensor) -> tf.Tensor:
     """Returns the determinants, `[...]`."""

@@ -102,11 +102,11 @@ def per_example_gradient_norms(
             quantities.made("row_squares", target, x, False, "prove", "squares", _row_squares)[0]
             for x in tf.nest.flatten(xs)
         ]
-        return matrices.root(tf.add_n(squares))
+        return tf.cast(matrices.root(tf.add_n(squares)), target.dtype)
 
 
 def _row_squares(quantity: Quantity) -> Sequence[tf.Tensor]:
-    """Returns the sums of squares of the rows, `[B]`."""
+    """Returns the sums of squares of the rows, `[B]`, in float32 of half precision."""
     y = quantity.y
 
     def finish(stack: Stack) -> tuple[Factor, ...]:
@@ -116,8 +116,9 @@ def _row_squares(quantity: Quantity) -> Sequence[tf.Tensor]:
     shape = quantity.y_shape()
     if factors is None:
         rows = tf.reshape(jacobians.jacobian(y, quantity.x), shapes.join(shape, [-1]))
-        return [tf.reduce_sum(tf.square(rows), -1)]
-    return [tf.reshape(factors[0].tensor, shape) if factors else tf.zeros(shape, y.dtype)]
+        return [tf.reduce_sum(tf.square(matrices.widened(rows)), -1)]
+    wide = matrices.wider(y.dtype)
+    return [tf.reshape(factors[0].tensor, shape) if factors else tf.zeros(shape, wide)]
 
 
 def _check_losses(losses: tf.Tensor) -> None:

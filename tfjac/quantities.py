@@ -26,9 +26,6 @@ from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Refused, Stack
 from tfjac.strategies import Problem
 
-# What linear algebra is done in where y has fewer bits than its kernels take.
-_WIDER = {tf.float16: tf.float32, tf.bfloat16: tf.float32}
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quantity:
@@ -95,7 +92,7 @@ class Quantity:
     def diagonal(self) -> tf.Tensor:
         """Returns the diagonal, `[positions]`."""
         d = products.vjp(self.y, self.x, tf.ones_like(self.y))
-        return tf.reshape(_widened(d), [-1])
+        return tf.reshape(matrices.widened(d), [-1])
 
     def jacobian(self) -> blocks.BlockDiagonal:
         """Returns the Jacobian in blocks."""
@@ -106,7 +103,7 @@ class Quantity:
         """Returns the blocks, `[positions, rows, columns]`."""
         found = self.jacobian().matrices()
         found.set_shape([None, self.rows, self.columns])
-        return _widened(found)
+        return matrices.widened(found)
 
     def each_row(self) -> list[tf.Tensor]:
         """Returns the rows of the blocks one by one, `[positions, columns]` each."""
@@ -146,13 +143,9 @@ class Quantity:
         return value
 
 
-def _widened(values: tf.Tensor) -> tf.Tensor:
-    return tf.cast(values, _WIDER.get(values.dtype, values.dtype))
-
-
 def slogdet(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns sign and logarithm of determinants, of the dtype of the matrices."""
-    return tuple(tf.cast(part, values.dtype) for part in matrices.slogdet(_widened(values)))
+    return tuple(tf.cast(part, values.dtype) for part in matrices.slogdet(matrices.widened(values)))
 
 
 def made(

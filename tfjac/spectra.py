@@ -161,11 +161,6 @@ def frobenius_norm(
 
 
 def _frobenius_norm(quantity: Quantity) -> list[tf.Tensor]:
-    return [matrices.root(squared_norm(quantity))]
-
-
-def squared_norm(quantity: Quantity) -> tf.Tensor:
-    """Returns the sum of the squared entries, exactly."""
     kept, dtype = quantity.kept, quantity.y.dtype
 
     def finish(stack: Stack) -> tuple[Factor, ...]:
@@ -174,15 +169,19 @@ def squared_norm(quantity: Quantity) -> tf.Tensor:
     factors = quantity.accumulated("squares", finish)
     if factors is None:
         squares = tf.reduce_sum(tf.square(quantity.matrices()), [-2, -1])
-        return quantity.over_blocks(tf.reduce_sum, squares)
+        return [quantity.over_blocks(_root_of_sum, squares)]
     if not factors:
-        return tf.zeros(quantity.y_shape()[:kept], dtype)
-    return quantity.finished(factors[0].tensor)
+        return [tf.zeros(quantity.y_shape()[:kept], dtype)]
+    return [quantity.finished(matrices.root(factors[0].tensor))]
+
+
+def _root_of_sum(squares: tf.Tensor, axis: int) -> tf.Tensor:
+    return matrices.root(tf.reduce_sum(squares, axis))
 
 
 def _estimated_norm(quantity: Quantity, probes: int, seed) -> list[tf.Tensor]:
     pulled = _pulled(quantity, _signs(quantity, probes, seed))
-    squares = tf.reduce_sum(tf.square(pulled), [-2, -1]) / probes
+    squares = tf.reduce_sum(tf.square(matrices.widened(pulled)), [-2, -1]) / probes
     return [quantity.finished(matrices.root(squares))]
 
 
@@ -391,19 +390,21 @@ def _power_iteration(quantity: Quantity, iterations: int, seed) -> list[tf.Tenso
     v = tf.random.stateless_normal(quantity.x_shape(), _seed_of(seed), dtype=y.dtype)
     v = tf.cast(_unit(v, quantity.kept), quantity.problem.sources[0].dtype)
     for _ in range(iterations):
-        u = products.jvp(y, x, v)
+        u = _unit(products.jvp(y, x, v), quantity.kept)  # or J^T u would have the squared scale
         v = tf.stop_gradient(_unit(products.vjp(y, x, u), quantity.kept))
     pushed = products.jvp(y, x, v)
     u = tf.stop_gradient(_unit(pushed, quantity.kept))
-    return [quantity.finished(_sums(u * pushed, quantity.kept))]
+    return [quantity.finished(_sums(matrices.widened(u * pushed), quantity.kept))]
 
 
 def _unit(vectors: tf.Tensor, kept: int) -> tf.Tensor:
     """Returns vectors of length one, zero where they are zero."""
-    norms = matrices.root(_sums(tf.square(vectors), kept))
+    wide = matrices.widened(vectors)  # whose squares do not overflow
+    norms = matrices.root(_sums(tf.square(wide), kept))
     safe = tf.where(norms > 0, norms, tf.ones_like(norms))
     ones = [1] * (vectors.shape.rank - kept)
-    return vectors / tf.reshape(safe, shapes.join(shapes.shape_of(safe), ones))
+    units = wide / tf.reshape(safe, shapes.join(shapes.shape_of(safe), ones))
+    return tf.cast(units, vectors.dtype)
 
 
 def _sums(values: tf.Tensor, kept: int) -> tf.Tensor:

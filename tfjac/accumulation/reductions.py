@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfjac import matrices
 from tfjac.accumulation import contraction, sums, terms
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Axis, Factor
@@ -19,18 +20,18 @@ from tfjac.accumulation.terms import Refused, Stack, Term, flat
 
 
 def squares(stack: Stack, kept: int, dtype: tf.DType, examples: int = 0) -> Factor:
-    """Returns the sum of the squares of the entries.
+    """Returns the sum of the squares of the entries, in float32 where they have half precision.
 
     Args:
       stack: the Jacobian.
       kept: number of leading axes of rows and entries that the result keeps.
-      dtype: of the result.
+      dtype: of the entries.
       examples: number of leading axes of the rows alone that the result keeps.
     """
     term = sums.as_one(stack, kept, dtype)
     axes = flat(term.rows[: max(kept, examples)])
     parts = [_sum_of_squares(factor, axes) for factor in _apart(term, axes)]
-    return _scaled(term, term.scale**2, parts, axes, dtype)
+    return _scaled(term, term.scale**2, parts, axes, matrices.wider(dtype))
 
 
 def trace(stack: Stack, kept: int, dtype: tf.DType) -> tuple[Factor, ...]:
@@ -76,7 +77,7 @@ def _sum_of_squares(factor: Factor, kept: Sequence[Axis]) -> Factor:
     gone = [i for i, axis in enumerate(factor.axes) if axis not in kept]
     return Factor(
         axes,
-        lambda order: tf.reduce_sum(tf.square(factor.tensor), gone),
+        lambda order: tf.reduce_sum(tf.square(matrices.widened(factor.tensor)), gone),
         flops=2 * factor.size,
         needs=(factor,),
         moved=factors_.READ_BYTE * factor.bytes * factor.size,
