@@ -392,3 +392,17 @@ def test_nothing_keeps_a_dead_graph_alive():
     graph = build()
     gc.collect()
     assert graph() is None
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_small_matrices_of_rows_of_unlike_scale_keep_their_logarithm(n):
+    scales = np.array([1e-25, 1e20, 1.0][:n], np.float32)
+    w = tf.constant((np.eye(n) + np.triu(np.ones((n, n)), 1)).astype(np.float32))
+
+    def body(x):
+        rows, columns = (x * scales) @ w, (x @ w) * scales
+        return [tfjac.slogdet(tf.reverse(y, [1]), x, True) for y in (rows, columns)]
+
+    for sign, log in run(body, np.ones((2, n), np.float32)):
+        np.testing.assert_array_equal(sign, -1)
+        np.testing.assert_allclose(log, np.log(scales.astype(np.float64)).sum(), rtol=1e-5)

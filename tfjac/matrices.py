@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -54,12 +55,20 @@ def _det2(a: Sequence[tf.Tensor], b: Sequence[tf.Tensor]) -> tf.Tensor:
 
 def written_out_slogdet(rows: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns sign and logarithm of the same, 0 and -inf where singular."""
-    # Scaled to entries of at most one, or the products could overflow where the logarithm does not.
-    largest = tf.reduce_max([tf.reduce_max(tf.abs(row), -1) for row in rows], 0)
+    # Scaled to entries of at most one, or the products could over- or underflow where the logarithm
+    # does not: first the rows, then the columns.
+    scales = [_scale(tf.reduce_max(tf.abs(row), -1)) for row in rows]
+    rows = [row / scale[..., None] for row, scale in zip(rows, scales)]
+    columns = _scale(functools.reduce(tf.maximum, (tf.abs(row) for row in rows)))
+    found = written_out_det([row / columns for row in rows])
+    logs = [tf.reduce_sum(tf.math.log(columns), -1), *(tf.math.log(scale) for scale in scales)]
+    return tf.sign(found), tf.math.log(tf.abs(found)) + tf.add_n(logs)
+
+
+def _scale(largest: tf.Tensor) -> tf.Tensor:
+    """Returns what to divide by so that the largest is one, where it can be."""
     is_usable = tf.math.is_finite(largest) & (largest > 0)
-    scale = tf.stop_gradient(tf.where(is_usable, largest, tf.ones_like(largest)))
-    found = written_out_det([row / scale[..., None] for row in rows])
-    return tf.sign(found), tf.math.log(tf.abs(found)) + len(rows) * tf.math.log(scale)
+    return tf.stop_gradient(tf.where(is_usable, largest, tf.ones_like(largest)))
 
 
 def singular_values(matrices: tf.Tensor) -> tf.Tensor:
