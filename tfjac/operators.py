@@ -106,6 +106,8 @@ class JacobianOperator(tf.linalg.LinearOperator):
         given, wanted = (self._y, self._x) if adjoint else (self._x, self._y)
         product = self._pull if adjoint else self._push
         matrices = tf.linalg.adjoint(x) if adjoint_arg else x
+        if self._lead:
+            matrices = _for_each_example(matrices, given)
         # Columns first, and with them what is before the examples.
         extra = matrices.shape.rank - 2 - self._lead
         columns = tf.transpose(matrices, _columns_first(matrices.shape.rank, extra))
@@ -134,6 +136,16 @@ class JacobianOperator(tf.linalg.LinearOperator):
             "a JacobianOperator is made of products, not of tensors, and cannot leave its "
             "tf.function. Return what it gives, or use tfjac.linearize from eager code."
         )
+
+
+def _for_each_example(matrices: tf.Tensor, given: tf.Tensor) -> tf.Tensor:
+    """Returns `[..., n, k]` as `[..., B, n, k]`, repeated where it is the same for all examples."""
+    (examples,) = shapes.shape_of(given)[:1]
+    shape = shapes.shape_of(matrices)
+    before = shape[:-3]
+    if matrices.shape.rank > 2 and matrices.shape[-3] == given.shape[0] is not None:
+        return matrices
+    return tf.broadcast_to(matrices, shapes.join(before, [examples], shape[-2:]))
 
 
 def _columns_first(rank: int, extra: int) -> list[int]:
