@@ -365,6 +365,19 @@ def test_a_scalar_and_no_entries_are_linearized():
     assert j.shape == [0, 0] and j.to_dense().shape == [0, 0]
 
 
+def test_products_with_no_column_have_none():
+    def body(x):
+        j = tfjac.jacobian_operator(tf.tanh(x @ W3)[:, :2], x, True)
+        none = tf.zeros([2, 3, 0], x.dtype)
+        return j.matmul(none), j.matmul(none[:, :2], adjoint=True)
+
+    product, back = run(body, array(2, 3))
+    assert product.shape == [2, 2, 0] and back.shape == [2, 3, 0]
+    w = tf.Variable(array(3, 2))
+    _, j = tfjac.linearize(lambda x: x @ w, np.zeros((0, 3)))
+    assert j.to_dense().shape == [0, 0]
+
+
 def test_a_linearization_is_used_within_another_function():
     _, j = tfjac.linearize(lambda x: x**2, array(3))
     product = run(lambda v: j.matvec(v), np.ones(3))

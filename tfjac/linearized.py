@@ -33,7 +33,9 @@ def linearize(fn: Callable[[tf.Tensor], tf.Tensor], x: Any) -> tuple[tf.Tensor, 
 
     Cost:
       One trace for each shape and dtype of x, kept as long as `fn` is; then a forward pass for each
-      point, and for each product about another.
+      point, and for each product about another. `to_dense` is as `jacobian`, with a trace of its
+      own; where fn reads variables or draws numbers, which may be others by then, it is a product
+      for each row or column.
 
     Example:
       >>> y, J = tfjac.linearize(lambda x: x ** 3, np.array([1., 2.]))
@@ -90,22 +92,40 @@ class _Traced:
         definition = self._value.graph.as_graph_def()
         self._products = [linear.function(definition) for linear in found]
         self._sizes = [len(linear.given) for linear in found]
+        # What gives the same when it is traced and run again.
+        self._is_pure = not any(op.op_def.is_stateful for op in self._value.graph.get_operations())
+        self._is_pure &= all(t.dtype != tf.resource for t in self._value.captured_inputs)
 
     def at(
         self, x: tf.Tensor, dense: Callable[[tf.Tensor], tf.Tensor]
     ) -> tuple[tf.Tensor, JacobianOperator]:
-        """Returns the value at x and the Jacobian there, which `dense` would write out."""
+        """Returns the value at x and the Jacobian there.
+
+        Args:
+          x: the point.
+          dense: gives the Jacobian at a point, of the function as it is then.
+        """
         y, *given = self._value(x)
         count = self._sizes[0]
         push, pull = self._products
-        operator = JacobianOperator(
-            lambda v: push(v, *given[:count]),
-            lambda u: pull(u, *given[count:]),
-            lambda: dense(x),
-            y,
-            x,
-        )
-        return y, operator
+
+        def pushed(v: tf.Tensor) -> tf.Tensor:
+            return push(v, *given[:count])
+
+        def pulled(u: tf.Tensor) -> tf.Tensor:
+            return pull(u, *given[count:])
+
+        def written_out() -> tf.Tensor:
+            if self._is_pure:
+                return dense(x)
+            # Not the operator below: it would hold itself, and be freed late.
+            linear = JacobianOperator(pushed, pulled, lambda: dense(x), y, x)
+            m, n = y.shape.num_elements(), x.shape.num_elements()
+            units = tf.eye(min(m, n), dtype=y.dtype)
+            found = linear.matmul(units, adjoint=m < n)
+            return tf.transpose(found) if m < n else found
+
+        return y, JacobianOperator(pushed, pulled, written_out, y, x)
 
 
 class _Linear:

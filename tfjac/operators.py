@@ -118,7 +118,9 @@ class JacobianOperator(tf.linalg.LinearOperator):
             return tf.cast(product(tf.cast(vector, given.dtype)), self.dtype)
 
         count = flat.shape[0]
-        if count is not None and count <= _MOST_WRITTEN_OUT:
+        if count == 0:
+            found = tf.zeros(shapes.join([0], shapes.shape_of(wanted)), self.dtype)
+        elif count is not None and count <= _MOST_WRITTEN_OUT:
             found = tf.stack([apply(vector) for vector in tf.unstack(flat)])
         else:
             found = tf.map_fn(apply, flat)
