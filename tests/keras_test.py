@@ -114,9 +114,10 @@ def test_it_is_saved_and_loaded(kind, tmp_path):
     loaded = tf.keras.models.load_model(path)
     np.testing.assert_allclose(loaded(X), model(X), atol=1e-6)
     before, after = model.layers[-1], loaded.layers[-1]
-    assert after.get_config() == before.get_config()
+    configs = [{**layer.get_config(), "inner": None} for layer in (before, after)]
+    assert configs[0] == configs[1]
     before(X, training=True), after(X, training=True)
-    if kind != "contractive with probes":
+    if kind in ("contractive", "spectral", "determinant"):
         np.testing.assert_allclose(before.losses[0], after.losses[0], rtol=1e-4)
     loaded.fit(X, X, verbose=0)
 

@@ -27,7 +27,8 @@ class JacobianPenalty(tf.keras.layers.Layer):
       inner: a Keras model or layer of one tensor `[B, ...]`, that keeps examples apart.
       penalty: "contractive", "spectral" or "determinant".
       weight: of the penalty.
-      probes: for "contractive", number of random vectors; None for the exact norm.
+      probes: for "contractive", number of random vectors, others at each step (see
+        `tf.keras.utils.set_random_seed`); None for the exact norm.
       iterations: for "spectral", steps of power iteration; None for the exact norm.
       **options: as of a Keras layer.
 
@@ -72,11 +73,16 @@ class JacobianPenalty(tf.keras.layers.Layer):
                         name, f"None unless penalty is {taker!r}", repr(value), "Leave it out."
                     )
                 )
+            if value is not None:
+                spectra.check_count(name, value)
         self.inner = inner
         self.penalty = penalty
         self.weight = weight
         self.probes = probes
         self.iterations = iterations
+        # A state that is saved, so only where something is drawn.
+        draws = probes is not None or iterations is not None
+        self._draws = tf.keras.random.SeedGenerator() if draws else None
 
     def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Returns what the inner model gives, and adds the penalty while training.
@@ -123,14 +129,21 @@ class JacobianPenalty(tf.keras.layers.Layer):
         inner = tf.keras.utils.deserialize_keras_object(config["inner"])
         return cls(**{**config, "inner": inner})
 
+    def _seed(self) -> tf.Tensor:
+        """Returns another seed at each step: what a fixed one never sees would not be penalized."""
+        return tf.cast(self._draws.next(), tf.int64)
+
     def _penalized(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         value = self.inner(x, training=True)
         # Squares of half precision overflow soon.
         y = tf.cast(value, tf.float64 if value.dtype == tf.float64 else tf.float32)
         if self.penalty == "contractive":
-            found = tf.square(spectra.frobenius_norm(y, x, batch=True, probes=self.probes))
+            seed = 0 if self.probes is None else self._seed()
+            norm = spectra.frobenius_norm(y, x, batch=True, probes=self.probes, seed=seed)
+            found = tf.square(norm)
         elif self.penalty == "spectral":
-            norm = spectra.spectral_norm(y, x, batch=True, iterations=self.iterations)
+            seed = 0 if self.iterations is None else self._seed()
+            norm = spectra.spectral_norm(y, x, batch=True, iterations=self.iterations, seed=seed)
             found = tf.square(norm)
         else:
             found = tf.square(tf.abs(derived.det(y, x, batch=True)) - 1)

@@ -64,7 +64,7 @@ def trace(
       13.0
     """
     if probes is not None:
-        _check_count("probes", probes)
+        check_count("probes", probes)
         build = functools.partial(_estimated_trace, probes=probes, seed=seed)
     else:
         build = _trace
@@ -151,7 +151,7 @@ def frobenius_norm(
       5.0
     """
     if probes is not None:
-        _check_count("probes", probes)
+        check_count("probes", probes)
         build = functools.partial(_estimated_norm, probes=probes, seed=seed)
     else:
         build = _frobenius_norm
@@ -324,7 +324,7 @@ def spectral_norm(
       4.0
     """
     if iterations is not None:
-        _check_count("iterations", iterations)
+        check_count("iterations", iterations)
         build = functools.partial(_power_iteration, iterations=iterations, seed=seed)
     else:
         build = _spectral_norm
@@ -429,7 +429,13 @@ def _pulled(quantity: Quantity, signs: tf.Tensor) -> tf.Tensor:
     return tf.reshape(rows, shapes.join(shapes.shape_of(along), [-1]))
 
 
-def _check_count(argument: str, count: int) -> None:
+def check_count(argument: str, count: int) -> None:
+    """Raises unless `count` is a positive int.
+
+    Args:
+      argument: its name.
+      count: what was given.
+    """
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise errors.InvalidValueError(
             errors.message(argument, "a positive int, or None", repr(count), "Leave it out.")
