@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, jacobians, matrices, planning, problems, quantities, shapes
+from tfjac import errors, graph_memo, jacobians, matrices, planning, problems, quantities, shapes
 from tfjac.accumulation import reductions
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Stack
@@ -102,7 +102,10 @@ def per_example_gradient_norms(
             quantities.made("row_squares", target, x, False, "prove", "squares", _row_squares)[0]
             for x in tf.nest.flatten(xs)
         ]
-        return tf.cast(matrices.root(tf.add_n(squares)), target.dtype)
+        return graph_memo.memoized_unless_recording(
+            ("norms", *(part.ref() for part in squares)),
+            lambda: tf.cast(matrices.root(tf.add_n(squares)), target.dtype),
+        )
 
 
 def _row_squares(quantity: Quantity) -> Sequence[tf.Tensor]:
