@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, problems, sweeps, tapes
+from tfjac import errors, graph_memo, problems, sweeps, tapes
 from tfjac.accumulation import directions
 from tfjac.problems import Nested
 from tfjac.strategies import Problem, forward
@@ -137,12 +137,21 @@ def _pushed(problem: Problem, vectors) -> tf.Tensor | None:
             (found,) = sweeps.pushforward(problem.y, problem.sources)(*vectors)
         return [found]
 
-    return tapes.recorded(along, problem.y, problem.ops, vectors)[0]
+    return _recorded("jvp", along, problem, vectors)[0]
 
 
 def _applied(linear_map, problem: Problem, vectors) -> list[tf.Tensor | None]:
-    return tapes.recorded(
-        lambda: linear_map(problem.y, problem.sources)(*vectors), problem.y, problem.ops, vectors
+    return _recorded(
+        linear_map, lambda: linear_map(problem.y, problem.sources)(*vectors), problem, vectors
+    )
+
+
+def _recorded(kind: Hashable, build, problem: Problem, vectors) -> list[tf.Tensor | None]:
+    """Returns what `build` gives, as tapes need it, or what it gave of the same vectors."""
+    tensors = [problem.y, *(source.value for source in problem.sources), *vectors]
+    return graph_memo.memoized_unless_recording(
+        ("product", kind, *(tensor.ref() for tensor in tensors)),
+        lambda: tapes.recorded(build, problem.y, problem.ops, vectors),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfjac import errors, jacobians, laplacians, problems, products, quantities, spectra
+from tfjac import errors, graph_memo, jacobians, laplacians, problems, products, quantities
+from tfjac import spectra
 from tfjac import independence as independence_lib
 from tfjac.problems import Nested
 from tfjac.quantities import Quantity
@@ -295,5 +296,12 @@ def _gradients(y: tf.Tensor, xs, batch: bool, proof: str) -> list[tf.Tensor]:
     if batch and proof == independence_lib.PROVE:
         for source in problem.sources:
             independence_lib.check(y, source)
-    found = tf.gradients(y, list(xs), unconnected_gradients="zero")
-    return [tf.convert_to_tensor(gradient) for gradient in found]
+    sources = [source.value for source in problem.sources]
+
+    def build() -> list[tf.Tensor]:
+        found = tf.gradients(y, sources, unconnected_gradients="zero")
+        return [tf.convert_to_tensor(gradient) for gradient in found]
+
+    key = ("gradients", y.ref(), *(source.ref() for source in sources))
+    found = graph_memo.memoized_unless_recording(key, build)
+    return [found[i] for i in problems.positions(problem, xs)]
