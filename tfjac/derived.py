@@ -53,7 +53,8 @@ def det(
     Cost:
       A product where the Jacobian is a diagonal; up to three rows one vector-Jacobian product each,
       and a polynomial of their entries; else as `slogdet`. Where examples stay apart, that of each.
-      The gradient is finite at singular Jacobians up to three rows only.
+      The gradient is finite at singular Jacobians up to three rows only. XLA has no determinant op
+      (TensorFlow 2.21): with `jit_compile=True` it takes up to three rows, or a diagonal.
 
     Example:
       >>> @tf.function

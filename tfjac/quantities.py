@@ -112,7 +112,7 @@ class Quantity:
             cotangent = tf.constant(unit.reshape(shape), self.y.dtype)
             cotangent = tf.broadcast_to(cotangent, self.y_shape())
             row = products.vjp(self.y, self.x, cotangent)
-            found.append(_widened(tf.reshape(row, [-1, self.columns])))
+            found.append(matrices.widened(tf.reshape(row, [-1, self.columns])))
         return found
 
     def accumulated(
