@@ -297,3 +297,69 @@ def test_asking_twice_for_products_adds_no_op():
         return first[0]
 
     in_graph(body)(array(2, 4))
+
+
+def in_a_loop(x, w):
+    return tf.while_loop(
+        lambda i, h: i < 2,
+        lambda i, h: (i + 1, h + 0.3 * tf.tanh(h @ w)),
+        (0, x),
+        maximum_iterations=2,
+    )[1]
+
+
+def in_a_branch(x, w):
+    return tf.cond(tf.reduce_sum(w) < 1e9, lambda: tf.tanh(x @ w) + x, lambda: x)
+
+
+@tf.function(autograph=False)
+def called(x, w):
+    return tf.sin(x @ w) + x
+
+
+CANNOT = pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="TensorFlow 2.21: a tape does not differentiate a branch whose gradient was "
+    "differentiated",
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        *[(body, kind) for body in (in_a_loop, called) for kind in ("hvp", "ggn", "ntk")],
+        (in_a_branch, "ntk"),
+        *[(body, "whole") for body in (in_a_loop, in_a_branch, called)],
+        *[pytest.param(in_a_branch, kind, marks=CANNOT) for kind in ("hvp", "ggn")],
+    ],
+)
+def test_a_tape_sees_through_loops_branches_and_calls(body, kind):
+    x, w, v = array(2, 3), np.eye(3) + 0.3 * array(3, 3, seed=2), array(2, 3, seed=9)
+
+    def value(x, w):
+        y = body(x, w)
+        if kind == "whole":
+            sign, log = tfjac.slogdet(y, x)
+            found = sign * tf.exp(log) + tfjac.trace(y, x) ** 2 + tfjac.frobenius_norm(y, x)
+        elif kind == "hvp":
+            found = tfjac.hvp(tf.reduce_sum(y**2), x, v)
+        elif kind == "ggn":
+            found = tfjac.ggn(tf.reduce_sum(y**3), y, x, v)
+        else:
+            found = tfjac.ntk(y, x, v)
+        return tf.reduce_sum(found**2)
+
+    @in_graph
+    def by_tape(x, w):
+        with tf.GradientTape() as tape:
+            tape.watch(w)
+            found = value(x, w)
+        return tape.gradient(found, w)
+
+    wanted = in_graph(lambda x, w: tf.gradients(value(x, w), w)[0])(x, w)
+    np.testing.assert_allclose(by_tape(tf.constant(x), tf.constant(w)), wanted, rtol=1e-9)
+    h, move = 1e-5, array(3, 3, seed=4)
+    call = in_graph(value)
+    slope = (call(x, w + h * move) - call(x, w - h * move)) / (2 * h)
+    np.testing.assert_allclose(slope, np.sum(wanted * move), rtol=1e-5)

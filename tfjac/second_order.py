@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, jacobians, laplacians, problems, products, quantities
-from tfjac import spectra
+from tfjac import (
+    errors,
+    graph_memo,
+    jacobians,
+    laplacians,
+    problems,
+    products,
+    quantities,
+    spectra,
+    tapes,
+)
 from tfjac import independence as independence_lib
 from tfjac.problems import Nested
 from tfjac.quantities import Quantity
@@ -197,11 +208,14 @@ def hvp(y: tf.Tensor, xs: Nested, vectors: Nested, *, name: str | None = None) -
       >>> f(tf.constant([1., 2.])).numpy()
       array([  6., 120.], dtype=float32)
     """
-    flat_xs = tf.nest.flatten(xs)
     with problems.building([y], "y", name or "hvp") as (target,):
         _check_target(target, batch=False)
-        gradients = _gradients(target, flat_xs, False, independence_lib.ASSUME)
-        return products.jvp(tf.nest.pack_sequence_as(xs, gradients), xs, vectors)
+        return _as_one(lambda: _hvp(target, xs, vectors), target, xs, vectors)
+
+
+def _hvp(y: tf.Tensor, xs: Nested, vectors: Nested) -> Nested:
+    gradients = _gradients(y, tf.nest.flatten(xs), False, independence_lib.ASSUME)
+    return products.jvp(tf.nest.pack_sequence_as(xs, gradients), xs, vectors)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -239,8 +253,12 @@ def ggn(
     """
     with problems.building([loss, y], "loss", name or "ggn") as (target, middle):
         _check_target(target, batch=False, argument="loss")
-        pushed = products.jvp(middle, xs, vectors)
-        return products.vjp(middle, xs, hvp(target, middle, pushed))
+
+        def product() -> Nested:
+            pushed = products.jvp(middle, xs, vectors)
+            return products.vjp(middle, xs, _hvp(target, middle, pushed))
+
+        return _as_one(product, target, xs, vectors)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -273,7 +291,26 @@ def ntk(y: tf.Tensor, xs: Nested, cotangents: tf.Tensor, *, name: str | None = N
       array([ 4., 16.], dtype=float32)
     """
     with problems.building([y], "y", name or "ntk") as (target,):
-        return products.jvp(target, xs, products.vjp(target, xs, cotangents))
+
+        def product() -> tf.Tensor:
+            return products.jvp(target, xs, products.vjp(target, xs, cotangents))
+
+        return _as_one(product, target, xs, cotangents)
+
+
+def _as_one(product: Callable[[], Nested], y: tf.Tensor, xs: Nested, vectors: Nested) -> Nested:
+    """Returns `product()`, on tapes one operation: each part alone changes ops of the others."""
+    ops = problems.problem(y, tf.nest.flatten(xs), False).ops
+    given = [v for v in tf.nest.flatten(vectors) if isinstance(v, tf.Tensor)]
+    structure = []
+
+    def build() -> list[tf.Tensor]:
+        found = product()
+        structure.append(found)
+        return tf.nest.flatten(found)
+
+    flat = tapes.recorded(build, y, ops, given)
+    return tf.nest.pack_sequence_as(structure[0], flat)
 
 
 def _check_target(y: tf.Tensor, batch: bool, argument: str = "y") -> None:
