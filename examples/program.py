@@ -81,7 +81,7 @@ def check(what: str, difference: float, most: float) -> None:
       difference: between the two.
       most: it may be.
     """
-    line = f"{what}: {difference:.1e}, at most {most:.0e} wanted"
+    line = f"{what}: {difference:.2g}, at most {most:.3g} wanted"
     if not difference <= most:  # so that NaN fails too
         sys.exit(f"check failed: {line}")
     print(f"check passed: {line}")
