@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
@@ -30,8 +30,13 @@ def squares(stack: Stack, kept: int, dtype: tf.DType, examples: int = 0) -> Fact
     """
     term = sums.as_one(stack, kept, dtype)
     axes = flat(term.rows[: max(kept, examples)])
-    parts = [_sum_of_squares(factor, axes) for factor in _apart(term, axes)]
-    return _scaled(term, term.scale**2, parts, axes, matrices.wider(dtype))
+    # No entry is a sum over factors' axes, so that its square is the product of theirs.
+    parts = []
+    for factor in term.factors:
+        others = [axis for f in term.factors if f is not factor for axis in f.axes]
+        parts.append(_sum_of_squares(factor, {*axes, *others}))
+    found = [contraction.product(parts, axes)] if parts else []
+    return _scaled(term, term.scale**2, found, axes, matrices.wider(dtype))
 
 
 def trace(stack: Stack, kept: int, dtype: tf.DType) -> tuple[Factor, ...]:
@@ -58,23 +63,11 @@ def _fresh(axis: Axis) -> Axis:
     return Axis(axis.size, axis.length, axis.place)
 
 
-def _apart(term: Term, kept: Sequence[Axis]) -> list[Factor]:
-    """Returns the factors, those multiplied that have an axis in common that is summed over."""
-    found = list(term.factors)
-    while True:
-        axis = next(
-            (a for a in term.axes if a not in kept and sum(a in f.axes for f in found) > 1), None
-        )
-        if axis is None:
-            return found
-        joined = [f for f in found if axis in f.axes]
-        axes = {a for f in joined for a in f.axes}
-        found = [contraction.product(joined, axes), *(f for f in found if f not in joined)]
-
-
-def _sum_of_squares(factor: Factor, kept: Sequence[Axis]) -> Factor:
+def _sum_of_squares(factor: Factor, kept: Collection[Axis]) -> Factor:
     axes = tuple(axis for axis in factor.axes if axis in kept)
     gone = [i for i, axis in enumerate(factor.axes) if axis not in kept]
+    if factor.is_mask and not gone:
+        return factor
     return Factor(
         axes,
         lambda order: tf.reduce_sum(tf.square(matrices.widened(factor.tensor)), gone),
