@@ -156,7 +156,9 @@ def draw(images: np.ndarray, won: np.ndarray) -> None:
         if column == 0:
             ax.set_ylabel(f"{row}", rotation=0, ha="right", va="center", fontsize=10)
     figure.suptitle(
-        "Digits (rows) changed to be taken for others (columns)\nblue: unchanged", fontsize=11
+        "Digits (rows) changed to be taken for others (columns)\n"
+        "blue: unchanged, red: not taken for it",
+        fontsize=11,
     )
     path = program.picture_path(PICTURE)
     figure.savefig(path, dpi=120)
