@@ -23,7 +23,6 @@ import tfjac
 PICTURE = "decoder_metric.png"
 PIXELS = 784
 HIDDEN = 256
-SIDE = 160
 REACH = 3.2
 SCATTERED = 1500
 CHECKED = 8
@@ -102,7 +101,7 @@ def draw(volume: np.ndarray, z: np.ndarray, labels: np.ndarray, images: np.ndarr
     """Writes the volume over the plane with encoded digits on it, and what the plane decodes to.
 
     Args:
-      volume: `[SIDE, SIDE]`, rows by the second latent number.
+      volume: `[n, n]`, rows by the second latent number.
       z: encoded digits, `[n, 2]`.
       labels: theirs, `[n]`.
       images: decoded, `[k, k, 28, 28]`, the first row at the top.
@@ -149,7 +148,8 @@ def example() -> None:
     exact = build_decoder("float64")
     exact.set_weights(decoder.get_weights())
     check(exact, np.random.default_rng(flags.FLAGS.seed).normal(size=[CHECKED, 2]))
-    volume = volumes(exact, grid(SIDE))
+    side = flags.FLAGS.side
+    volume = volumes(exact, grid(side))
     low, middle, high = np.percentile(volume, [5, 50, 95])
     z = encoder.predict(data.x_test[:SCATTERED], verbose=0)[:, :2].astype(np.float64)
     print(
@@ -157,9 +157,10 @@ def example() -> None:
         f"above {high:.3g}; median at test digits {np.median(volumes(exact, z)):.3g}"
     )
     images = decoder.predict(grid(16), verbose=0).reshape([16, 16, 28, 28])[::-1]
-    draw(volume.reshape([SIDE, SIDE]), z, data.y_test[:SCATTERED], images)
+    draw(volume.reshape([side, side]), z, data.y_test[:SCATTERED], images)
 
 
 if __name__ == "__main__":
     program.define_flags(PICTURE, steps=1500, takes_data=True)
+    flags.DEFINE_integer("side", 160, "Points along a side of the plane.", lower_bound=2)
     program.run(example)

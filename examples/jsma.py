@@ -22,7 +22,6 @@ import tfjac
 
 PICTURE = "jsma.png"
 SIDE, CLASSES = 28, 10
-MOST_DISTORTION = 0.145
 
 
 def build() -> tf.keras.Model:
@@ -108,7 +107,7 @@ def attack(
     jac = tfjac.prepare(net, batch=True, input_signature=[spec])
     x, free = x.copy(), x < 1
     going, won = np.arange(len(x)), np.zeros(len(x), bool)
-    for left in range(int(MOST_DISTORTION * SIDE * SIDE / 2), -1, -1):
+    for left in range(int(flags.FLAGS.most_changed * SIDE * SIDE / 2), -1, -1):
         logits, jacobian = jac.value_and_jacobian(x[going])
         won[going] = logits.numpy().argmax(1) == targets[going]
         pairs = best_pairs(jacobian.numpy(), targets[going], free[going])
@@ -132,7 +131,9 @@ def check(net: tf.keras.Model, before: np.ndarray, after: np.ndarray, targets: n
     missed = np.sum(net.predict(after, verbose=0).argmax(1) != targets)
     program.check("changed images not taken for their targets", missed, 0)
     program.check(
-        "most changed, fraction of pixels", np.mean(after != before, 1).max(), MOST_DISTORTION
+        "most changed, fraction of pixels",
+        np.mean(after != before, 1).max(),
+        flags.FLAGS.most_changed,
     )
 
 
@@ -193,5 +194,6 @@ def example() -> None:
 
 if __name__ == "__main__":
     program.define_flags(PICTURE, steps=900, takes_data=True)
+    flags.DEFINE_float("most_changed", 0.145, "Fraction of the pixels that may be.", 0, 1)
     flags.DEFINE_integer("each", 5, "Test digits of each class to attack.", lower_bound=1)
     program.run(example)

@@ -1,4 +1,4 @@
-"""The example script end to end, and where its digits come from."""
+"""The example scripts end to end, and where their digits come from."""
 
 from __future__ import annotations
 
@@ -43,12 +43,17 @@ def mnist_npz(tmp_path, digits):
 
 
 def run(*arguments, **environment):
-    """Returns the finished process of the script."""
+    """Returns the finished process of the main example."""
+    return run_script("mnist_jacobian.py", "--runs=2", *arguments, **environment)
+
+
+def run_script(script, *arguments, **environment):
+    """Returns the finished process of an example."""
     python_path = os.pathsep.join(
         [str(pathlib.Path(tfjac.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     )
     return subprocess.run(
-        [sys.executable, str(EXAMPLES / "mnist_jacobian.py"), "--runs=2", *map(str, arguments)],
+        [sys.executable, str(EXAMPLES / script), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": python_path, "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
@@ -175,6 +180,76 @@ def test_the_difference_is_from_the_first_jacobian_and_keeps_nan(monkeypatch):
     assert first_seen.difference(tf.zeros([2, 3])) == 0
     assert first_seen.difference(tf.constant([[0.0, 0.0, 0.0], [0.0, -2.0, 0.0]])) == 2
     assert np.isnan(first_seen.difference(tf.constant([[np.nan, 0.0, 0.0], [0.0, 1.0, 0.0]])))
+
+
+# The smaller examples: whether they are about digits, flags that make them quick, what they check,
+# and a figure that they print.
+SMALLER = {
+    "contractive_autoencoder": (
+        True,
+        ["--steps=20"],
+        ["||J||_F^2 by its closed form", "... by the singular values"] * 2,
+        r"contractive: squared error of a pixel 0\.\d+, ",
+    ),
+    "decoder_metric": (
+        True,
+        ["--steps=20", "--side=40"],
+        ["volume by differences, relative", "volume by singular values, relative"],
+        r"volume over the plane: median \d+",
+    ),
+    "gauss_newton": (
+        False,
+        [],
+        [
+            "parameters by least_squares, relative",
+            "parameters by the true ones, in standard deviations",
+        ],
+        r"\d+ steps, \d+ Jacobians of scipy",
+    ),
+    "jsma": (
+        True,
+        ["--steps=60", "--each=1", "--most_changed=0.05"],
+        [
+            "Jacobian by that of a tape, relative",
+            "changed images not taken for their targets",
+            "most changed, fraction of pixels",
+        ],
+        r"90 attacks in \d+\.\d s: success [1-9]\d*\.\d\d%",
+    ),
+    "unit_determinant": (
+        False,
+        ["--steps=300"],
+        ["det J by areas of cells"] * 2,
+        r"bent, \|det J\| = 1: \|det J\| (0\.9|1\.0)\d+ on average",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_a_smaller_example_passes_its_checks_and_draws(name, mnist_npz, tmp_path):
+    takes_digits, arguments, checks, figure = SMALLER[name]
+    data = [f"--data={mnist_npz}"] if takes_digits else []
+    process = run_script(f"{name}.py", f"--output_dir={tmp_path}", *data, *arguments)
+    assert process.returncode == 0, process.stderr
+    assert re.findall(r"check passed: (.+): \S+, at most \S+ wanted", process.stdout) == checks
+    assert re.search(figure, process.stdout), process.stdout
+    assert f"picture: {tmp_path / name}.png" in process.stdout
+    check_picture(tmp_path / f"{name}.png")
+
+
+def test_each_example_is_tested():
+    programs = {p.stem for p in EXAMPLES.glob("*.py") if "__main__" in p.read_text()}
+    assert programs == {"mnist_jacobian", *SMALLER}
+
+
+def test_a_check_that_fails_ends_the_program(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import program
+
+    program.check("one by the other", 0.5, 1)
+    for difference in (2.0, float("nan")):
+        with pytest.raises(SystemExit, match="check failed: one by the other"):
+            program.check("one by the other", difference, 1)
 
 
 def test_a_missing_file_fails_in_one_line(tmp_path):
