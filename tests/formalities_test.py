@@ -21,7 +21,8 @@ LAYERS = [
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
     | {"accumulation.factors", "accumulation.bracketing"},
     {"accumulation.contraction"},
-    {"graph_memo", "call_signature", "matrices"},
+    {"graph_memo", "call_signature", "elimination"},
+    {"matrices"},
     {"graph", "graph.subgraph", "graph.sources", "rules.known"},
     {"rules.kinds"},
     {"rules.entries", "rules.pointwise", "rules.movement", "rules.mixing", "rules.convolution"}

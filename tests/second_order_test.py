@@ -165,17 +165,7 @@ def test_a_linear_or_constant_y_has_zero_products():
         assert not np.any(found)
 
 
-NO_EXAMPLE = pytest.param(
-    (0, 4),
-    marks=pytest.mark.xfail(
-        strict=True,
-        raises=tf.errors.InvalidArgumentError,
-        reason="TensorFlow 2.21: a vectorized MatMul of no row loses its columns",
-    ),
-)
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (1, 4), NO_EXAMPLE, (2, 2, 2)])
+@pytest.mark.parametrize("shape", [(3, 4), (1, 4), (0, 4), (2, 2, 2)])
 def test_the_laplacian_is_the_trace_of_the_hessian(shape):
     def each(x):
         return energy(tf.reshape(x, [-1, 4]))

@@ -53,8 +53,8 @@ def det(
     Cost:
       A product where the Jacobian is a diagonal; up to three rows one vector-Jacobian product each,
       and a polynomial of their entries; else as `slogdet`. Where examples stay apart, that of each.
-      The gradient is finite at singular Jacobians up to three rows only. XLA has no determinant op
-      (TensorFlow 2.21): with `jit_compile=True` it takes up to three rows, or a diagonal.
+      The gradient is finite at singular Jacobians up to three rows only.
+      Under XLA, which has no op for it, by Gaussian elimination.
 
     Example:
       >>> @tf.function
@@ -79,7 +79,8 @@ def _det(quantity: Quantity) -> list[tf.Tensor]:
     chained = _chained(quantity)
     if chained is not None:
         return [chained[0] * tf.exp(chained[1])]
-    return [quantity.over_blocks(tf.reduce_prod, matrices.det(quantity.matrices()))]
+    compiled = quantity.problem.compiled
+    return [quantity.over_blocks(tf.reduce_prod, matrices.det(quantity.matrices(), compiled))]
 
 
 @tf.autograph.experimental.do_not_convert
@@ -140,14 +141,14 @@ def _slogdet(quantity: Quantity) -> list[tf.Tensor]:
         chained = _chained(quantity)
         if chained is not None:
             return chained
-        sign, log = matrices.slogdet(quantity.matrices())
+        sign, log = quantity.slogdet(quantity.matrices())
     return [quantity.over_blocks(tf.reduce_prod, sign), quantity.over_blocks(tf.reduce_sum, log)]
 
 
 def _chained(quantity: Quantity) -> list[tf.Tensor] | None:
     """Returns sign and logarithm from the stretches of the chain; None where none is saved."""
     kept = min(quantity.problem.apart, 1)
-    found = determinants.slogdet(quantity.problem, kept, quantities.slogdet)
+    found = determinants.slogdet(quantity.problem, kept, quantity.slogdet)
     if found is None:
         return None
     lead = quantity.y_shape()[:kept]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfjac import elimination
+
 # Rows of a square matrix up to which the determinant is written out.
 WRITTEN_OUT = 3
 
@@ -24,14 +26,17 @@ def widened(values: tf.Tensor) -> tf.Tensor:
     return tf.cast(values, wider(values.dtype))
 
 
-def det(matrices: tf.Tensor) -> tf.Tensor:
-    """Returns the determinants, `[...]`."""
+def det(matrices: tf.Tensor, compiled: bool) -> tf.Tensor:
+    """Returns the determinants, `[...]`; `compiled` says that XLA will compile it."""
+    if compiled:
+        sign, log = elimination.slogdet(matrices)
+        return sign * tf.exp(log)
     return tf.linalg.det(matrices)
 
 
-def slogdet(matrices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def slogdet(matrices: tf.Tensor, compiled: bool) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns sign and logarithm of the absolute determinant, 0 and -inf where singular."""
-    return tuple(tf.linalg.slogdet(matrices))
+    return tuple((elimination if compiled else tf.linalg).slogdet(matrices))
 
 
 def written_out_det(rows: Sequence[tf.Tensor]) -> tf.Tensor:

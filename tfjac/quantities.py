@@ -105,6 +105,11 @@ class Quantity:
         found.set_shape([None, self.rows, self.columns])
         return matrices.widened(found)
 
+    def slogdet(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns sign and logarithm of the determinants of matrices, of their dtype."""
+        found = matrices.slogdet(matrices.widened(values), self.problem.compiled)
+        return tuple(tf.cast(part, values.dtype) for part in found)
+
     def each_row(self) -> list[tf.Tensor]:
         """Returns the rows of the blocks one by one, `[positions, columns]` each."""
         shape, found = self.y.shape[self.problem.apart :].as_list(), []
@@ -141,11 +146,6 @@ class Quantity:
         value = tf.reshape(value, self.y_shape()[: self.kept])
         value.set_shape(self.y.shape[: self.kept])
         return value
-
-
-def slogdet(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns sign and logarithm of determinants, of the dtype of the matrices."""
-    return tuple(tf.cast(part, values.dtype) for part in matrices.slogdet(matrices.widened(values)))
 
 
 def made(
