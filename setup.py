@@ -9,7 +9,7 @@ HERE = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "tfjac/__init__.py").read_text())[1]
 
 DOCS = ["mkdocs>=1.6"]
-EXAMPLES = ["matplotlib>=3.7", "rich>=13", "scikit-learn>=1.3"]
+EXAMPLES = ["matplotlib>=3.7", "rich>=13", "scikit-learn>=1.3", "scipy>=1.10"]
 
 setup(
     name="tfjac",

@@ -105,7 +105,7 @@ def example() -> None:
     difference = np.max(np.abs(path[-1] / reference.x - 1))
     program.check("parameters by least_squares, relative", difference, 1e-6)
     away = np.max(np.abs(path[-1] - TRUE) / deviations)
-    program.check("parameters by the true ones, in standard deviations", away, 5)
+    program.check("parameters by the true ones, in standard deviations", away, 6)
     draw(data, path, reference.x)
 
 

@@ -98,7 +98,7 @@ def areas(corners: np.ndarray) -> np.ndarray:
 
 def draw(drawn: dict[str, np.ndarray], ratios: dict[str, np.ndarray]) -> None:
     """Writes the picture: the grids, and how the areas of their cells are distributed."""
-    figure = Figure(figsize=(13, 4), layout="constrained")
+    figure = Figure(figsize=(13, 3.6), layout="constrained")
     axes = figure.subplots(1, 4)
     place = (drawn["the square"].mean(1) + 1) / 2
     colors = np.stack([0.15 + 0.8 * place[:, 0], 0.25 + 0.6 * place[:, 1], 1 - place[:, 0]], -1)
