@@ -141,7 +141,8 @@ def frobenius_norm(
 
     Cost:
       The sum of squares in the cheapest order where the local Jacobians on the way are known: of an
-      outer product, that of its factors. Else J. With `probes`, as many vector-Jacobian products.
+      outer product, or of the layer of an activation, that of its factors. Else J. With `probes`,
+      as many vector-Jacobian products.
 
     Example:
       >>> @tf.function
