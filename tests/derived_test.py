@@ -182,36 +182,8 @@ def test_the_gradient_of_a_diagonal_determinant_with_a_zero_is_finite():
     np.testing.assert_allclose(found, [12.0, 0.0, 0.0], atol=1e-14)
 
 
-@pytest.mark.parametrize("factor", [1e-30, 1e30])
-def test_slogdet_has_the_logarithm_where_det_over_or_underflows(factor):
-    def body(x):
-        ys = [x * factor, tf.reverse(x, [1]) * factor, (x @ tf.eye(7)) * factor]
-        return [family(y, x, True) for y in ys]
-
-    for k, (det, sign, log, _) in enumerate(run(body, array(2, 7, dtype=np.float32))):
-        np.testing.assert_array_equal(sign, -1.0 if k == 1 else 1.0)
-        np.testing.assert_allclose(log, 7 * np.log(factor), rtol=1e-5)
-        over = (-np.inf if k == 1 else np.inf) if factor > 1 else 0.0
-        np.testing.assert_array_equal(det, over)
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_small_matrices_of_extreme_entries_keep_their_logarithm(n):
-    w = (np.eye(n) + 0.1 * array(n, n)).astype(np.float32)
-    for factor in (np.float32(1e-25), np.float32(1e25)):
-        found = run(
-            lambda x, f=factor: family(tf.sin(x) @ tf.constant(w) * f, x, True),
-            np.zeros((2, n), np.float32),
-        )
-        sign, log = np.linalg.slogdet(w.astype(np.float64))
-        np.testing.assert_array_equal(found[1], sign)
-        np.testing.assert_allclose(found[2], log + n * np.log(float(factor)), rtol=1e-4)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize(
-    "name", ["net", "tokens", "coupling", "layer norm", "dense of 3", "loop", "elementwise"]
-)
+@pytest.mark.parametrize("name", ["net", "tokens", "coupling", "layer norm", "elementwise"])
 def test_one_bad_example_leaves_the_others_as_they_are(name, bad):
     fn, shape = SQUARE[name]
     x = array(3, *shape, seed=1)
@@ -386,17 +358,3 @@ def test_nothing_keeps_a_dead_graph_alive():
     graph = build()
     gc.collect()
     assert graph() is None
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_small_matrices_of_rows_of_unlike_scale_keep_their_logarithm(n):
-    scales = np.array([1e-25, 1e20, 1.0][:n], np.float32)
-    w = tf.constant((np.eye(n) + np.triu(np.ones((n, n)), 1)).astype(np.float32))
-
-    def body(x):
-        rows, columns = (x * scales) @ w, (x @ w) * scales
-        return [tfjac.slogdet(tf.reverse(y, [1]), x, True) for y in (rows, columns)]
-
-    for sign, log in run(body, np.ones((2, n), np.float32)):
-        np.testing.assert_array_equal(sign, -1)
-        np.testing.assert_allclose(log, np.log(scales.astype(np.float64)).sum(), rtol=1e-5)

@@ -68,8 +68,15 @@ def test_nothing_is_added_while_it_infers(kind):
     assert not tf.function(lambda x: [layer(x, training=False), layer.losses])(X)[1]
 
 
-@pytest.mark.parametrize("how", [{}, {"jit_compile": True}, {"run_eagerly": True}])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        *[(kind, {}) for kind in KINDS],
+        *[("determinant", how) for how in ({"jit_compile": True}, {"run_eagerly": True})],
+        *[("contractive with probes", {"jit_compile": True})],
+        *[("spectral with iterations", {"run_eagerly": True})],
+    ],
+)
 def test_fitting_with_the_penalty_lowers_it(kind, how):
     layer = penalized(kind)
     model = tf.keras.Sequential([tf.keras.Input([3]), layer])

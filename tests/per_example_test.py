@@ -53,7 +53,7 @@ MODELS = {
     "layer norm": ([layers.Dense(4), layers.LayerNormalization(), layers.Dense(2)], (3,)),
     "group norm": ([layers.GroupNormalization(2)], (3, 4)),
     "batch norm": ([layers.Dense(4), layers.BatchNormalization(), layers.Dense(2)], (3,)),
-    "lstm": ([layers.LSTM(3)], (3, 2)),
+    "lstm": ([layers.LSTM(3)], (2, 2)),
     "attention": ([Attention()], (3, 3)),
     "shared": ([Shared(), layers.Dense(2)], (3,)),
     "prelu": ([layers.PReLU(alpha_initializer="ones"), layers.Dense(1)], (4,)),

@@ -209,8 +209,8 @@ def singular_values(
       `[B, min(m, n)]`.
 
     Raises:
-      InvalidValueError: unknown sizes, or a matrix of more than 4 194 304 entries:
-        `spectral_norm` with `iterations` finds the largest of those.
+      InvalidValueError: unknown sizes, but of a diagonal; or a matrix of more than 4 194 304
+        entries: `spectral_norm` with `iterations` finds the largest of those.
       As `jacobian`, or `batch_jacobian`, otherwise.
 
     Cost:
