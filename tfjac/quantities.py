@@ -112,6 +112,8 @@ class Quantity:
 
     def each_row(self) -> list[tf.Tensor]:
         """Returns the rows of the blocks one by one, `[positions, columns]` each."""
+        if self.problem.compiled:
+            return tf.unstack(self.matrices(), axis=1)  # which XLA does not write
         shape, found = self.y.shape[self.problem.apart :].as_list(), []
         for unit in np.eye(self.rows):
             cotangent = tf.constant(unit.reshape(shape), self.y.dtype)
@@ -137,6 +139,8 @@ class Quantity:
 
     def over_blocks(self, reduce: Callable[..., tf.Tensor], values: tf.Tensor) -> tf.Tensor:
         """Returns `values`, `[positions]`, reduced over the positions of one example, or of all."""
+        if self.problem.apart == self.kept and values.shape.rank == 1:
+            return self.finished(values)  # one block each: the gradient of a product is dear
         lead = self.y_shape()[: self.kept]
         return self.finished(reduce(tf.reshape(values, shapes.join(lead, [-1])), -1))
 

@@ -25,6 +25,10 @@ from tfjac.accumulation.factors import (
     spread,
 )
 
+# Sides from which, and entries from which, an outer product is had as a product of matrices.
+_WIDE = 8
+_LARGE = 1 << 16
+
 
 def product(
     factors: Sequence[Factor], kept: Collection[Axis], order: Sequence[Axis] | None = None
@@ -77,7 +81,22 @@ def _pair(one: Factor, other: Factor, kept: frozenset[Axis]) -> Factor:
 def _multiplied(one: Factor, other: Factor, kept: frozenset[Axis]) -> Factor:
     one, other = (_summed(f, kept.union(g.axes)) for f, g in ((one, other), (other, one)))
     summed = [a for a in one.axes if a in other.axes and a not in kept]
-    return _matrix_product(one, other, summed) if summed else _elementwise(one, other)
+    if summed or _is_outer(one, other):
+        return _matrix_product(one, other, summed)
+    return _elementwise(one, other)
+
+
+def _is_outer(one: Factor, other: Factor) -> bool:
+    """Returns whether two matrices of each position of what they share make a large product.
+
+    TensorFlow's batched matrix product writes it faster than its broadcast product: 0.9 against
+    2.1 ms for 256 of 784 x 10 on two cores (2026-11-30).
+    """
+    if one.is_mask or other.is_mask:
+        return False
+    own = [size_of(a for a in f.axes if a not in g.axes) for f, g in ((one, other), (other, one))]
+    shared = size_of(a for a in one.axes if a in other.axes)
+    return min(own) >= _WIDE and shared * own[0] * own[1] >= _LARGE
 
 
 def _summed(factor: Factor, kept: Collection[Axis]) -> Factor:
