@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac import autotune as autotune_lib
-from tfjac import errors, function_cache, jacobians, planning, problems, shapes, tf_internals
-from tfjac import independence as independence_lib
+from tfjac import errors, function_cache, jacobians, planning, tf_internals
+from tfjac import options as options_lib
 from tfjac.call_signature import Call, InputSignature
+from tfjac.options import Options
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
 
@@ -25,25 +26,6 @@ _NOT_COMPILED = (
     tf.errors.InvalidArgumentError,
     tf.errors.UnimplementedError,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What `prepare` was asked for, apart from the function; its docstring says what each is."""
-
-    batch: bool
-    strategy: str | Strategy
-    argnums: int | tuple[int, ...]
-    chunk_size: int | str | None
-    jit_compile: bool
-    device: str | None
-    input_signature: InputSignature | None
-    unconnected_gradients: str
-    holomorphic: bool
-    independence: str
-    structured: bool
-    memory_budget: int | None
-    autotune: bool | str
 
 
 def prepare(
@@ -114,39 +96,23 @@ def prepare(
                 "For tensors of a graph use tfjac.jacobian(y, x).",
             )
         )
-    if device is not None and not isinstance(device, str):
-        raise errors.InvalidTypeError(
-            errors.message("device", "a string or None", repr(device), 'Write it as "/CPU:0".')
-        )
-    shapes.check_chunk_size(chunk_size)
-    planning.check_strategy(strategy, chunk_size)
-    planning.within(memory_budget, chunk_size)
-    if autotune and strategy != planning.AUTO:
-        raise errors.InvalidValueError(
-            errors.message(
-                "autotune", 'False unless strategy is "auto"', repr(autotune), "It chooses one."
-            )
-        )
-    problems.zeros_wanted(unconnected_gradients)
-    independence_lib.check_option(independence)
-    return JacobianFunction(
-        fn,
-        Options(
-            batch,
-            strategy,
-            _checked_argnums(argnums),
-            chunk_size,
-            jit_compile,
-            device,
-            InputSignature.of(input_signature),
-            unconnected_gradients,
-            holomorphic,
-            independence,
-            structured,
-            memory_budget,
-            autotune if isinstance(autotune, bool) else os.fspath(autotune),
-        ),
+    options = Options(
+        batch,
+        strategy,
+        options_lib.checked_argnums(argnums),
+        chunk_size,
+        jit_compile,
+        device,
+        InputSignature.of(input_signature),
+        unconnected_gradients,
+        holomorphic,
+        independence,
+        structured,
+        memory_budget,
+        autotune if isinstance(autotune, bool) else os.fspath(autotune),
     )
+    options.check()
+    return JacobianFunction(fn, options)
 
 
 class _Built(NamedTuple):
@@ -407,27 +373,8 @@ class JacobianFunction:
         device = self._options.device
         if device is None:
             return contextlib.nullcontext()
-        _check_device(device)
+        options_lib.check_device(device)
         return tf.device(device)
-
-
-def _checked_argnums(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
-    is_several = isinstance(argnums, Sequence) and not isinstance(argnums, str)
-    numbers = tuple(argnums) if is_several else (argnums,)
-    if not numbers or not all(type(i) is int and i >= 0 for i in numbers):
-        raise errors.InvalidValueError(
-            errors.message(
-                "argnums",
-                "the index of a positional argument, from 0, or several of them",
-                repr(argnums),
-                "Name at least one.",
-            )
-        )
-    if len(set(numbers)) < len(numbers):
-        raise errors.InvalidValueError(
-            errors.message("argnums", "distinct", repr(argnums), "Name each argument once.")
-        )
-    return argnums if isinstance(argnums, int) else numbers
 
 
 def _as_graph_tensor(y: Any) -> Any:
@@ -450,24 +397,3 @@ def _any_symbolic(args, kwargs) -> bool:
         for leaf in tf.nest.flatten((args, kwargs), expand_composites=True)
         if tf.is_tensor(leaf)
     )
-
-
-def _check_device(device: str) -> None:
-    known = [d.name for d in tf.config.list_logical_devices()]
-    try:
-        wanted = tf.DeviceSpec.from_string(device)
-    except ValueError:
-        wanted = None
-    # Merging fills in what the short name leaves out: "/CPU:1" names one of several full names.
-    if wanted is None or not any(
-        tf.DeviceSpec.from_string(name).make_merged_spec(wanted).to_string() == name
-        for name in known
-    ):
-        raise errors.InvalidValueError(
-            errors.message(
-                "device",
-                "a device of this machine: " + ", ".join(known),
-                repr(device),
-                "Leave it out to let TensorFlow place the ops.",
-            )
-        )

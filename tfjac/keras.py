@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac import derived, errors, spectra
+from tfjac import derived, errors, estimates, spectra
 
 PENALTIES = ("contractive", "spectral", "determinant")
 
@@ -74,7 +74,7 @@ class JacobianPenalty(tf.keras.layers.Layer):
                     )
                 )
             if value is not None:
-                spectra.check_count(name, value)
+                estimates.check_count(name, value)
         self.inner = inner
         self.penalty = penalty
         self.weight = weight

@@ -83,6 +83,12 @@ class Quantity:
             )
         return self.rows
 
+    def check_square_if_known(self) -> None:
+        """Raises unless it is square: of y and x of one shape, though sizes are unknown."""
+        y_shape, x_shape = self.y.shape, self.problem.sources[0].shape
+        if y_shape.rank is None or y_shape.as_list() != x_shape.as_list():
+            self.check_square()
+
     @property
     def is_diagonal(self) -> bool:
         """Whether the graph shows that the Jacobian is a diagonal."""
@@ -139,7 +145,7 @@ class Quantity:
 
     def over_blocks(self, reduce: Callable[..., tf.Tensor], values: tf.Tensor) -> tf.Tensor:
         """Returns `values`, `[positions]`, reduced over the positions of one example, or of all."""
-        if self.problem.apart == self.kept and values.shape.rank == 1:
+        if reduce is tf.reduce_prod and self.problem.apart == self.kept and values.shape.rank == 1:
             return self.finished(values)  # one block each: the gradient of a product is dear
         lead = self.y_shape()[: self.kept]
         return self.finished(reduce(tf.reshape(values, shapes.join(lead, [-1])), -1))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
 import tensorflow as tf
 
-from tfjac import construction, errors, matrices, products, quantities, shapes
+from tfjac import errors, estimates, matrices, quantities, shapes
 from tfjac.accumulation import reductions
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Stack
@@ -64,17 +63,17 @@ def trace(
       13.0
     """
     if probes is not None:
-        check_count("probes", probes)
-        build = functools.partial(_estimated_trace, probes=probes, seed=seed)
+        estimates.check_count("probes", probes)
+        build = functools.partial(estimates.trace, probes=probes, seed=seed)
     else:
         build = _trace
-    kind = ("trace", probes, _seed_key(seed))
+    kind = ("trace", probes, estimates.seed_key(seed))
     (found,) = quantities.made(kind, y, x, batch, independence, name or "trace", build)
     return found
 
 
 def _trace(quantity: Quantity) -> list[tf.Tensor]:
-    _check_square(quantity)
+    quantity.check_square_if_known()
     if quantity.is_diagonal:
         return [quantity.over_blocks(tf.reduce_sum, quantity.diagonal())]
     kept, dtype = quantity.kept, quantity.y.dtype
@@ -89,21 +88,6 @@ def _trace(quantity: Quantity) -> list[tf.Tensor]:
     if not factors:
         return [tf.zeros(quantity.y_shape()[:kept], dtype)]
     return [quantity.finished(reductions.total_of(factors))]
-
-
-def _check_square(quantity: Quantity) -> None:
-    """Raises unless the Jacobian is square: of y and x of one shape, though sizes are unknown."""
-    y_shape, x_shape = quantity.y.shape, quantity.problem.sources[0].shape
-    if y_shape.rank is None or y_shape.as_list() != x_shape.as_list():
-        quantity.check_square()
-
-
-def _estimated_trace(quantity: Quantity, probes: int, seed) -> list[tf.Tensor]:
-    _check_square(quantity)
-    signs = _signs(quantity, probes, seed)
-    pulled = _pulled(quantity, signs)
-    each = tf.reshape(signs, tf.shape(pulled)) * pulled
-    return [quantity.finished(tf.reduce_sum(each, [-2, -1]) / probes)]
 
 
 @tf.autograph.experimental.do_not_convert
@@ -152,11 +136,11 @@ def frobenius_norm(
       5.0
     """
     if probes is not None:
-        check_count("probes", probes)
-        build = functools.partial(_estimated_norm, probes=probes, seed=seed)
+        estimates.check_count("probes", probes)
+        build = functools.partial(estimates.norm, probes=probes, seed=seed)
     else:
         build = _frobenius_norm
-    kind = ("frobenius_norm", probes, _seed_key(seed))
+    kind = ("frobenius_norm", probes, estimates.seed_key(seed))
     (found,) = quantities.made(kind, y, x, batch, independence, name or "frobenius_norm", build)
     return found
 
@@ -178,12 +162,6 @@ def _frobenius_norm(quantity: Quantity) -> list[tf.Tensor]:
 
 def _root_of_sum(squares: tf.Tensor, axis: int) -> tf.Tensor:
     return matrices.root(tf.reduce_sum(squares, axis))
-
-
-def _estimated_norm(quantity: Quantity, probes: int, seed) -> list[tf.Tensor]:
-    pulled = _pulled(quantity, _signs(quantity, probes, seed))
-    squares = tf.reduce_sum(tf.square(matrices.widened(pulled)), [-2, -1]) / probes
-    return [quantity.finished(matrices.root(squares))]
 
 
 @tf.autograph.experimental.do_not_convert
@@ -325,11 +303,11 @@ def spectral_norm(
       4.0
     """
     if iterations is not None:
-        check_count("iterations", iterations)
-        build = functools.partial(_power_iteration, iterations=iterations, seed=seed)
+        estimates.check_count("iterations", iterations)
+        build = functools.partial(estimates.spectral_norm, iterations=iterations, seed=seed)
     else:
         build = _spectral_norm
-    kind = ("spectral_norm", iterations, _seed_key(seed))
+    kind = ("spectral_norm", iterations, estimates.seed_key(seed))
     (found,) = quantities.made(kind, y, x, batch, independence, name or "spectral_norm", build)
     return found
 
@@ -384,80 +362,3 @@ def _condition_number(quantity: Quantity) -> list[tf.Tensor]:
     is_zero = tf.equal(smallest, 0)
     ratio = values[..., 0] / tf.where(is_zero, tf.ones_like(smallest), smallest)
     return [quantity.finished(tf.where(is_zero, float("inf") * tf.ones_like(ratio), ratio))]
-
-
-def _power_iteration(quantity: Quantity, iterations: int, seed) -> list[tf.Tensor]:
-    y, x = quantity.y, quantity.x
-    v = tf.random.stateless_normal(quantity.x_shape(), _seed_of(seed), dtype=y.dtype)
-    v = tf.cast(_unit(v, quantity.kept), quantity.problem.sources[0].dtype)
-    for _ in range(iterations):
-        u = _unit(products.jvp(y, x, v), quantity.kept)  # or J^T u would have the squared scale
-        v = tf.stop_gradient(_unit(products.vjp(y, x, u), quantity.kept))
-    pushed = products.jvp(y, x, v)
-    u = tf.stop_gradient(_unit(pushed, quantity.kept))
-    return [quantity.finished(_sums(matrices.widened(u * pushed), quantity.kept))]
-
-
-def _unit(vectors: tf.Tensor, kept: int) -> tf.Tensor:
-    """Returns vectors of length one, zero where they are zero."""
-    wide = matrices.widened(vectors)  # whose squares do not overflow
-    norms = matrices.root(_sums(tf.square(wide), kept))
-    safe = tf.where(norms > 0, norms, tf.ones_like(norms))
-    ones = [1] * (vectors.shape.rank - kept)
-    units = wide / tf.reshape(safe, shapes.join(shapes.shape_of(safe), ones))
-    return tf.cast(units, vectors.dtype)
-
-
-def _sums(values: tf.Tensor, kept: int) -> tf.Tensor:
-    return tf.reduce_sum(values, list(range(kept, values.shape.rank)))
-
-
-def _signs(quantity: Quantity, probes: int, seed) -> tf.Tensor:
-    """Returns random signs, `[*lead, probes, *y_rest]`."""
-    y_shape, kept = quantity.y_shape(), quantity.kept
-    shape = shapes.join(y_shape[:kept], [probes], y_shape[kept:])
-    bits = tf.random.stateless_uniform(shape, _seed_of(seed), 0, 2, tf.int32)
-    return tf.cast(2 * bits - 1, quantity.y.dtype)
-
-
-def _pulled(quantity: Quantity, signs: tf.Tensor) -> tf.Tensor:
-    """Returns v^T J for each vector, `[*lead, probes, entries of x]`."""
-    y, kept = quantity.y, quantity.kept
-    along = tf.reduce_sum(tf.expand_dims(y, kept) * signs, list(range(kept + 1, y.shape.rank + 1)))
-    rows = construction.operate(
-        along, quantity.x, bool(kept), construction.options_of(), "projections"
-    )
-    return tf.reshape(rows, shapes.join(shapes.shape_of(along), [-1]))
-
-
-def check_count(argument: str, count: int) -> None:
-    """Raises unless `count` is a positive int.
-
-    Args:
-      argument: its name.
-      count: what was given.
-    """
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise errors.InvalidValueError(
-            errors.message(argument, "a positive int, or None", repr(count), "Leave it out.")
-        )
-
-
-def _seed_of(seed) -> tf.Tensor:
-    seed = tf.convert_to_tensor(seed)
-    is_shaped = seed.shape.rank == 0 or seed.shape.is_compatible_with([2])
-    if not (seed.dtype.is_integer and is_shaped):
-        raise errors.InvalidValueError(
-            errors.message(
-                "seed",
-                "an int, or a tensor of two",
-                f"dtype {seed.dtype.name} and shape {seed.shape}",
-                "Give what tf.random.stateless_uniform takes.",
-            )
-        )
-    return tf.stack([seed, tf.zeros_like(seed)]) if seed.shape.rank == 0 else seed
-
-
-def _seed_key(seed):
-    """Returns what tells a seed from others."""
-    return seed.ref() if tf.is_tensor(seed) else tuple(np.ravel(seed).tolist())
