@@ -133,7 +133,7 @@ class JacobianOperator(tf.linalg.LinearOperator):
         return tf.reshape(self._dense(), self.shape_tensor())
 
     @property
-    def _composite_tensor_fields(self) -> tuple[str, ...]:
+    def _type_spec(self) -> tf.TypeSpec:
         raise errors.UnsupportedError(
             "a JacobianOperator is made of products, not of tensors, and cannot leave its "
             "tf.function. Return what it gives, or use tfjac.linearize from eager code."
