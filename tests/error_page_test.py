@@ -10,6 +10,7 @@ import functools
 import pathlib
 import platform
 import re
+import sys
 import types
 import warnings
 from unittest import mock
@@ -20,6 +21,7 @@ import tensorflow as tf
 from errors_test import BAD, X, in_function
 
 import tfjac
+import tfjac.keras
 from tfjac import rules, tf_internals
 from tfjac.bench import command, own
 from tfjac.rules import Kind, Local, Rule
@@ -30,8 +32,15 @@ PAGE = TESTS.parent / "docs" / "errors.md"
 
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
 
-# Makes jvp go another way, and is never shown.
-ASKED_WITHIN = {"an op on the way is not known"}
+# Makes jvp, a determinant or a Laplacian go another way, and is never shown.
+ASKED_WITHIN = {
+    "an op on the way is not known",
+    "a permutation of too many entries to tell its sign",
+    "it is zero",
+    "an axis of unknown size",
+    "blocks that are not square",
+    "a tensor without examples",
+}
 # Raised for the code that asked, which turns them into a strategy's reason or a line of a report.
 ANSWERS = {"Refused", "_Refused", "Failed", "LeftOut"}
 
@@ -108,6 +117,28 @@ def bench_with(**values):
     return provoke
 
 
+def of_function(body, spec):
+    """Returns what traces `body` for a shape that is not known in full."""
+    return lambda: tf.function(body, autograph=False).get_concrete_function(spec)
+
+
+def operator_that_leaves_its_function():
+    tf.function(lambda x: tfjac.jacobian_operator(tf.sin(x), x), autograph=False)(X)
+
+
+def without_scipy():
+    _, operator = tfjac.linearize(tf.sin, X)
+    with mock.patch.dict(sys.modules, {"scipy.sparse": None}):
+        operator.to_scipy()
+
+
+def loop_that_swaps(x):
+    def body(a, b):
+        return tf.concat([a[1:], a[:1]], 0), a
+
+    return tf.while_loop(lambda a, b: True, body, (x, x), maximum_iterations=2)[1]
+
+
 def one_way_gradient(x):
     return tfjac.jvp(tf.image.crop_and_resize(x, [[0.0, 0.0, 1.0, 1.0]], [0], [2, 2]), x, x)
 
@@ -152,7 +183,97 @@ CASES = {
         tfjac.errors.InvalidValueError,
     ),
     "hessian per example of a scalar": (
-        in_function(lambda x: tfjac.hessian(tf.reduce_sum(x), x, batch=True), X),
+        in_function(lambda x: tfjac.batch_hessian(tf.reduce_sum(x), x), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "laplacian per example of a scalar": (
+        in_function(lambda x: tfjac.laplacian(tf.reduce_sum(x), x, batch=True), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "product with the hessian of a vector": (
+        in_function(lambda x: tfjac.hvp(x[0], x, x), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "loss of Gauss-Newton that is a vector": (
+        in_function(lambda x: tfjac.ggn(x[0], x, x, x), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "losses that are reduced over examples": (
+        in_function(lambda x: tfjac.per_example_gradients(tf.reduce_sum(x), x), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "determinant that is not square": (
+        in_function(lambda x: tfjac.det(x[0], x), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "determinant of a complex target": (
+        in_function(lambda x: tfjac.det(tf.cast(x, tf.complex64), x), X),
+        tfjac.errors.InvalidTypeError,
+    ),
+    "determinant of a complex source": (
+        in_function(lambda x: tfjac.det(tf.math.real(x), x), tf.cast(X, tf.complex64)),
+        tfjac.errors.InvalidTypeError,
+    ),
+    "gramian of neither": (
+        in_function(lambda x: tfjac.gramian(x, x, of="J"), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "probes of none": (
+        in_function(lambda x: tfjac.trace(x, x, probes=0), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "iterations of none": (
+        in_function(lambda x: tfjac.spectral_norm(x, x, iterations=0), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "seed of a float": (
+        in_function(lambda x: tfjac.trace(x, x, probes=1, seed=0.5), X),
+        tfjac.errors.InvalidValueError,
+    ),
+    "singular values of unknown sizes": (
+        of_function(
+            lambda x: tfjac.singular_values(tf.cumsum(x), x), tf.TensorSpec([None], tf.float32)
+        ),
+        tfjac.errors.InvalidValueError,
+    ),
+    "singular values of a large matrix": (
+        of_function(
+            lambda x: tfjac.singular_values(tf.cumsum(x), x), tf.TensorSpec([2049], tf.float32)
+        ),
+        tfjac.errors.InvalidValueError,
+    ),
+    "operator that leaves its function": (
+        operator_that_leaves_its_function,
+        tfjac.errors.UnsupportedError,
+    ),
+    "operator of a graph for SciPy": (
+        in_function(lambda x: tfjac.jacobian_operator(tf.sin(x), x).to_scipy(), X),
+        tfjac.errors.UnsupportedError,
+    ),
+    "operator for SciPy that is not there": (without_scipy, tfjac.errors.UnsupportedError),
+    "linearize no function": (lambda: tfjac.linearize(X, X), tfjac.errors.InvalidTypeError),
+    "linearize in a function": (
+        in_function(lambda x: tfjac.linearize(tf.sin, x)[0], X),
+        tfjac.errors.InvalidTypeError,
+    ),
+    "linearize at integers": (
+        lambda: tfjac.linearize(tf.sin, [1, 2]),
+        tfjac.errors.InvalidTypeError,
+    ),
+    "linearize several targets": (
+        lambda: tfjac.linearize(lambda x: [x, x], X),
+        tfjac.errors.InvalidTypeError,
+    ),
+    "penalty unknown": (
+        lambda: tfjac.keras.JacobianPenalty(tf.keras.layers.Dense(2), "small"),
+        tfjac.errors.InvalidValueError,
+    ),
+    "probes of another penalty": (
+        lambda: tfjac.keras.JacobianPenalty(tf.keras.layers.Dense(2), "spectral", probes=1),
+        tfjac.errors.InvalidValueError,
+    ),
+    "iterations of another penalty": (
+        lambda: tfjac.keras.JacobianPenalty(tf.keras.layers.Dense(2), iterations=1),
         tfjac.errors.InvalidValueError,
     ),
     "jvp of a pooling": (
@@ -247,6 +368,14 @@ CASES = {
             lambda x: tf.gather_nd(tf.sin(x), [[0, 1], [1, 1]]), strategy="vectorized"
         )(X),
         tfjac.errors.LoopFallbackWarning,
+    ),
+    "loop that a map does not take": (
+        lambda: tfjac.prepare(loop_that_swaps, strategy="vectorized")(X),
+        tfjac.errors.LoopFallbackWarning,
+    ),
+    "transform that is truncated": (
+        lambda: tfjac.prepare(lambda x: tf.math.real(tf.signal.rfft(x, [2])))(tf.ones([4])),
+        tfjac.errors.UnsupportedError,
     ),
     "out of memory": (out_of_memory, tfjac.errors.OutOfMemoryWarning),
     "memory kept outside of Linux": (outside_of_linux, RuntimeWarning),
