@@ -334,3 +334,39 @@ def test_what_the_command_needs_is_told(monkeypatch):
 def test_help_is_no_error():
     done = bench("--help")
     assert done.returncode == 0 and "bench" in done.stdout
+
+
+def run_derived(program, folder, *arguments):
+    """Returns the finished process of a program that can import the benchmarks of the tree."""
+    # From another folder, so that the installed package is imported and not the tree's.
+    start = f"import sys; sys.path.append({str(ROOT)!r}); from benchmarks import derived\n"
+    return subprocess.run(
+        [sys.executable, "-c", start + program, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def test_what_is_made_of_jacobians_is_timed_way_by_way(tmp_path):
+    done = run_derived(
+        "from absl import app; app.run(derived.main)",
+        tmp_path,
+        "--only=dense and",
+        "--rounds=3",
+        f"--output={tmp_path}",
+    )
+    assert done.returncode == 0, done.stderr
+    (times,) = json.loads((tmp_path / "derived.json").read_text()).values()
+    assert {len(each) for each in times.values()} == {3}
+    assert (tmp_path / "derived.md").read_text().count("| tfjac |") == 1
+
+
+def test_answers_that_disagree_are_not_timed(tmp_path):
+    program = """
+import numpy as np
+ways = {"a": lambda: np.ones(2), "b": lambda: np.zeros(2)}
+derived.check_agreement(derived.Workload("planted", ways, ("a", "b")))
+"""
+    assert "planted: b and a disagree" in run_derived(program, tmp_path).stderr
