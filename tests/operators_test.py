@@ -382,3 +382,14 @@ def test_a_linearization_is_used_within_another_function():
     _, j = tfjac.linearize(lambda x: x**2, array(3))
     product = run(lambda v: j.matvec(v), np.ones(3))
     np.testing.assert_allclose(product, 2 * array(3))
+
+
+def test_a_model_with_other_layers_is_linearized_anew():
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([tf.keras.Input([3]), layers.Dense(4), layers.Dense(2)])
+    x = np.ones([1, 3], np.float32)
+    assert tfjac.linearize(model, x)[1].shape == [2, 3]
+    model.pop()
+    y, j = tfjac.linearize(model, x)
+    assert j.shape == [4, 3]
+    np.testing.assert_allclose(y, model(x), rtol=1e-6)

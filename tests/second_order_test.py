@@ -353,3 +353,15 @@ def test_a_tape_sees_through_loops_branches_and_calls(body, kind):
     call = in_graph(value)
     slope = (call(x, w + h * move) - call(x, w - h * move)) / (2 * h)
     np.testing.assert_allclose(slope, np.sum(wanted * move), rtol=1e-5)
+
+
+def test_second_derivatives_of_products_are_right_at_zeros():
+    @in_graph
+    def run(x):
+        y = tf.reduce_prod(x, 1)
+        return tfjac.batch_hessian(y, x), tfjac.hvp(tf.reduce_sum(y), x, tf.ones_like(x))
+
+    found, product = run(tf.constant([[0.0, 2.0, 3.0], [0.0, 0.0, 5.0]]))
+    np.testing.assert_allclose(found[0], [[0, 3, 2], [3, 0, 0], [2, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(found[1], [[0, 5, 0], [5, 0, 0], [0, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(product, np.sum(found, -1), atol=1e-12)

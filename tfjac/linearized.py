@@ -32,10 +32,10 @@ def linearize(fn: Callable[[tf.Tensor], tf.Tensor], x: Any) -> tuple[tf.Tensor, 
       As `jvp` and `vjp` otherwise.
 
     Cost:
-      One trace for each shape and dtype of x, kept as long as `fn` is; then a forward pass for each
-      point, and for each product about another. `to_dense` is as `jacobian`, with a trace of its
-      own; where fn reads variables or draws numbers, which may be others by then, it is a product
-      for each row or column.
+      One trace for each shape and dtype of x, and where a Keras model has other layers, kept as
+      long as `fn` is; then a forward pass for each point, and for each product about another.
+      `to_dense` is as `jacobian`, with a trace of its own; where fn reads variables or draws
+      numbers, which may be others by then, it is a product for each row or column.
 
     Example:
       >>> y, J = tfjac.linearize(lambda x: x ** 3, np.array([1., 2.]))
@@ -66,12 +66,19 @@ def linearize(fn: Callable[[tf.Tensor], tf.Tensor], x: Any) -> tuple[tf.Tensor, 
             errors.message("x", "floating", f"dtype {x.dtype.name}", "Cast it first.")
         )
     cache = function_cache.cache_of(fn, "linearize")
-    traced = cache.get((tuple(x.shape), x.dtype), lambda: _Traced(fn, x))
+    traced = cache.get(
+        (tuple(x.shape), x.dtype),
+        lambda: _Traced(fn, x),
+        lambda entry: entry.layers == tf_internals.layers_of(fn),
+    )
     return traced.at(x, compiled.prepare(fn))
 
 
 class _Traced:
-    """The graph of a function of tensors of one shape, cut into what each call needs."""
+    """The graph of a function of tensors of one shape, cut into what each call needs.
+
+    `layers` are those of a Keras model as they were; see `tf_internals.layers_of`.
+    """
 
     def __init__(self, fn: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> None:
         converted = tf_internals.converted_by_autograph(fn)
@@ -92,6 +99,7 @@ class _Traced:
         definition = self._value.graph.as_graph_def()
         self._products = [linear.function(definition) for linear in found]
         self._sizes = [len(linear.given) for linear in found]
+        self.layers = tf_internals.layers_of(fn)
         # What gives the same when it is traced and run again.
         self._is_pure = not any(op.op_def.is_stateful for op in self._value.graph.get_operations())
         self._is_pure &= all(t.dtype != tf.resource for t in self._value.captured_inputs)

@@ -32,6 +32,9 @@ def _values(tensor: tf.Tensor, seen: dict[str, np.ndarray | None]) -> np.ndarray
         elif tensor.op.type == "BroadcastGradientArgs":
             given = [_values(t, seen) for t in tensor.op.inputs]
             seen[tensor.name] = _broadcast_axes(given, tensor.value_index)
+        elif tensor.op.type == "ListDiff":
+            given = [_values(t, seen) for t in tensor.op.inputs]
+            seen[tensor.name] = _difference(given, tensor.value_index)
         elif tensor.op.type in _FOLD and not tensor.dtype.is_floating:
             given = [_values(t, seen) for t in tensor.op.inputs]
             seen[tensor.name] = _FOLD[tensor.op.type](tensor.op, given)
@@ -141,6 +144,20 @@ def _broadcast_axes(given: list, which: int) -> np.ndarray | None:
     return np.array([k for k in range(rank) if own[k] == 1], object)
 
 
+def _difference(given: list, which: int) -> np.ndarray | None:
+    """Returns the entries of one list that the other has not, or their places."""
+    if any(g is None or None in g.tolist() for g in given):
+        return None
+    places = [k for k, entry in enumerate(given[0]) if entry not in given[1].tolist()]
+    return np.array(places, object) if which else given[0][places]
+
+
+def _inverted(op: tf.Operation, given: list) -> np.ndarray | None:
+    if given[0] is None or None in given[0].tolist():
+        return None
+    return np.argsort(given[0].astype(int)).astype(object)
+
+
 def is_range(tensor: tf.Tensor) -> bool:
     """Returns whether a tensor is 0, 1, 2, ..., of whatever length."""
     found = values(tensor)
@@ -176,10 +193,12 @@ _FOLD: dict[str, Callable] = {
     "ConcatV2": _concat,
     "ExpandDims": _reshape,
     "FloorDiv": _of_two(lambda a, b: a // b if b else None),
+    "FloorMod": _of_two(lambda a, b: a % b if b else None),
     "GatherV2": _gather,
     "Greater": _of_two(lambda a, b: a > b),
     "GreaterEqual": _of_two(lambda a, b: a >= b),
     "Identity": _same,
+    "InvertPermutation": _inverted,
     "Less": _of_two(lambda a, b: a < b),
     "LessEqual": _of_two(lambda a, b: a <= b),
     "Maximum": _of_two(max),
