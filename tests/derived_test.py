@@ -196,7 +196,9 @@ def test_one_bad_example_leaves_the_others_as_they_are(name, bad):
     good, found = run(body, x[[0, 2]]), run(body, x)
     for a, b in zip(good, found):
         np.testing.assert_allclose(np.asarray(b)[[0, 2]], a, rtol=1e-12)
-    if np.isnan(bad) and name not in ("coupling",):
+    # TensorFlow 2.16 has a determinant of zero for a whole matrix of NaN.
+    tells = name != "layer norm" or tf.__version__ >= "2.17"
+    if np.isnan(bad) and name != "coupling" and tells:
         assert np.isnan(found[0][1]) and np.isnan(found[2][1])
 
 
