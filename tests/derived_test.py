@@ -10,6 +10,7 @@ from maps import OTHER, SQUARE, W3, blocks_of, const, differences, net, whole_of
 from scenarios import array
 
 import tfjac
+from tfjac import elimination
 from tfjac.errors import ExamplesMixError, InvalidTypeError, InvalidValueError
 
 
@@ -360,3 +361,10 @@ def test_nothing_keeps_a_dead_graph_alive():
     graph = build()
     gc.collect()
     assert graph() is None
+
+
+def test_elimination_keeps_a_small_row_beside_a_large_one():
+    matrices = np.array([[[1e-12, 1], [1, 1e10]], [[0, np.nan], [1, 1]]], np.float32)
+    sign, log = elimination.slogdet(tf.constant(matrices))
+    np.testing.assert_allclose(sign, [-1, np.nan])
+    np.testing.assert_allclose(log, [np.log(0.99), np.nan], rtol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -38,17 +39,17 @@ def _eliminated(matrices: tf.Tensor, n: tf.Tensor | int):
     one = tf.ones_like(matrices[:, 0, 0])
 
     def step(k, rest, sign, log):
-        column = tf.where(places < k, -one[:, None], tf.abs(rest[:, :, k]))
-        chosen = tf.one_hot(tf.argmax(column, -1, tf.int32), n, dtype=rest.dtype)
-        current = tf.one_hot(k, n, dtype=rest.dtype)[None] * one[:, None]
-        pivot_row = tf.einsum("ci,cij->cj", chosen, rest)
-        current_row = rest[:, k, :]
-        # The two rows change places.
-        rest += current[:, :, None] * (pivot_row - current_row)[:, None, :]
-        rest += ((chosen - current * chosen)[:, :, None]) * (current_row - pivot_row)[:, None, :]
+        column = tf.abs(rest[:, :, k])
+        # What is not a number comes first: tf.argmax might pass over it.
+        column = tf.where(tf.math.is_nan(column), tf.constant(np.inf, rest.dtype), column)
+        column = tf.where(places < k, -one[:, None], column)
+        chosen = tf.argmax(column, -1, tf.int32)
+        pivot_row = tf.gather(rest, chosen, batch_dims=1)
+        # The two rows change places, but that no later step reads the k-th.
+        is_chosen = tf.equal(places, chosen[:, None])[:, :, None]
+        rest = tf.where(is_chosen, rest[:, k, None, :], rest)
         pivot = pivot_row[:, k]
-        is_moved = tf.reduce_sum(chosen * current, -1) < 0.5
-        sign *= tf.sign(pivot) * tf.where(is_moved, -one, one)
+        sign *= tf.sign(pivot) * tf.where(tf.equal(chosen, k), one, -one)
         log += tf.math.log(tf.abs(pivot))
         safe = tf.where(tf.equal(pivot, 0), one, pivot)
         ratios = tf.where(places > k, rest[:, :, k] / safe[:, None], tf.zeros_like(column))
