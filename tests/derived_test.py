@@ -368,3 +368,23 @@ def test_elimination_keeps_a_small_row_beside_a_large_one():
     sign, log = elimination.slogdet(tf.constant(matrices))
     np.testing.assert_allclose(sign, [-1, np.nan])
     np.testing.assert_allclose(log, [np.log(0.99), np.nan], rtol=1e-5)
+
+
+def test_examples_may_be_split_on_the_way():
+    first, last, scale = const(4, 4, seed=2), const(4, 4, seed=3), const(2, 3, 1, seed=4)
+
+    def fn(x):
+        return tf.reshape(tf.reshape(tf.tanh(x @ first), [2, 3, 4]) * scale, [6, 4]) @ last
+
+    x = array(6, 4, seed=1)
+    assumed = {"independence": "assume"}
+    found = run(lambda x: tfjac.slogdet(fn(x), x, True, **assumed), x)
+    sign, log = np.linalg.slogdet(run(lambda x: tfjac.batch_jacobian(fn(x), x, **assumed), x))
+    np.testing.assert_array_equal(found.sign, sign)
+    np.testing.assert_allclose(found.log_abs_determinant, log, atol=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "sign"), [((1026, 1023), -1), ((1025, 1024), 1), ((2, 3), -1)])
+def test_a_transposition_has_its_sign_at_any_size(shape, sign):
+    found = run(lambda x: tfjac.slogdet(tf.transpose(tf.exp(x)), x), tf.zeros(shape))
+    assert [t.numpy() for t in found] == [sign, 0]

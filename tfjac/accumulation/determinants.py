@@ -6,18 +6,15 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from tfjac import shapes
+from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import order, sums, terms
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Refused, Term, flat
 from tfjac.graph.sources import Source
 from tfjac.strategies import base
-
-# Entries of one block up to which the sign of a permutation of them is told.
-_MOST_PERMUTED = 1 << 20
 
 SignAndLog = tuple[tf.Tensor, tf.Tensor]
 
@@ -105,7 +102,7 @@ class _Stretch:
         return bool(self._rows) and not having.isdisjoint(self.kept)
 
     def slogdet(self, matrix_slogdet: Callable[..., SignAndLog]) -> SignAndLog:
-        """Returns sign and logarithm, with the kept axes or none; adds the ops."""
+        """Returns sign and logarithm, `[examples]` or the same for all of them; adds the ops."""
         if not self._rows:
             return self._of_diagonal()
         lead = [*self.kept, *self._of_blocks]
@@ -141,8 +138,16 @@ class _Stretch:
         gone = [k for k, axis in enumerate(axes) if axis not in self.kept]
         missing = [a for a in self._of_blocks if a not in axes]
         times = math.prod(a.size for a in missing)
-        sign = tf.reduce_prod(sign, gone)
-        return also * (sign if times % 2 else sign * sign), times * tf.reduce_sum(log, gone)
+        sign, log = tf.reduce_prod(sign, gone), tf.reduce_sum(log, gone)
+        here = [axis for axis in axes if axis in self.kept]
+        if here and len(self.kept) > 1:
+            sign, log = (self._of_examples(part, here) for part in (sign, log))
+        return also * (sign if times % 2 else sign * sign), times * log
+
+    def _of_examples(self, part: tf.Tensor, axes: Sequence[Axis]) -> tf.Tensor:
+        """Returns `[examples]` of what has some of the axes that these were split into."""
+        spread = factors_.spread(Factor(axes, lambda order: part), self.kept)
+        return tf.reshape(spread, [factors_.length_of(self.kept)])
 
     def _sign(self, n: int) -> int:
         """Returns the sign of the permutation that rows and entries are moved by."""
@@ -157,20 +162,17 @@ class _Stretch:
 
 def _parity(axes: Sequence[Axis], wanted: Sequence[Axis]) -> int:
     """Returns the sign of the permutation that puts entries along `axes` in order of `wanted`."""
-    if list(axes) == list(wanted):
-        return 1
-    sizes = [a.size for a in axes]
-    if math.prod(sizes) > _MOST_PERMUTED:
-        raise Refused("a permutation of too many entries to tell its sign")
-    places = np.arange(math.prod(sizes)).reshape(sizes)
-    moved = places.transpose([list(axes).index(a) for a in wanted]).ravel()
-    seen, cycles = np.zeros(moved.size, bool), 0
-    for start in range(moved.size):
-        cycles += not seen[start]
-        while not seen[start]:
-            seen[start] = True
-            start = moved[start]
-    return 1 if (moved.size - cycles) % 2 == 0 else -1
+    order = [(list(wanted).index(axis), axis.size) for axis in axes]
+    is_odd = False
+    for end in range(len(order) - 1, 0, -1):
+        for k in range(end):
+            (one, m), (other, n) = order[k : k + 2]
+            if one > other:
+                # m x n entries turn, in blocks of what follows, as often as there is what precedes.
+                blocks = math.prod(size for _, size in order[:k] + order[k + 2 :])
+                is_odd ^= bool(blocks * math.comb(m, 2) * math.comb(n, 2) % 2)
+                order[k : k + 2] = order[k + 1], order[k]
+    return -1 if is_odd else 1
 
 
 def _stretch(problem: base.Problem, begin: tf.Tensor, end: tf.Tensor, kept: int) -> _Stretch:
