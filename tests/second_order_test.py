@@ -365,3 +365,26 @@ def test_second_derivatives_of_products_are_right_at_zeros():
     np.testing.assert_allclose(found[0], [[0, 3, 2], [3, 0, 0], [2, 0, 0]], atol=1e-12)
     np.testing.assert_allclose(found[1], [[0, 5, 0], [5, 0, 0], [0, 0, 0]], atol=1e-12)
     np.testing.assert_allclose(product, np.sum(found, -1), atol=1e-12)
+
+
+def test_the_laplacian_of_a_product_of_a_large_and_a_small_factor_is_right():
+    found = in_graph(lambda x: tfjac.laplacian(tf.reduce_sum((1e5 * x**2) * tf.sin(1e-4 * x)), x))
+    np.testing.assert_allclose(found(tf.ones([3])), 180, rtol=1e-5)
+
+
+@pytest.mark.parametrize("inner", [tf.float16, tf.float32])
+@pytest.mark.parametrize("outer", [tf.float16, tf.float64])
+def test_the_laplacian_goes_through_other_dtypes(inner, outer):
+    def energy(x):
+        a = tf.tanh(x)
+        b = tf.cast(a, outer)
+        return tf.reduce_sum(tf.cast(tf.sin(a) * a, outer) + tf.exp(b) * b, 1)
+
+    def body(x):
+        wide = tf.cast(x, tf.float64)
+        hessians = tfjac.batch_hessian(tf.cast(energy(wide), tf.float64), wide)
+        return tfjac.laplacian(energy(x), x, True), tf.linalg.trace(hessians)
+
+    found, wanted = in_graph(body)(tf.cast([[0.1, -0.4], [0.5, 0.2]], inner))
+    assert found.dtype == outer
+    np.testing.assert_allclose(found, wanted, rtol=1e-2)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import rules, shapes
+from tfjac import matrices, rules, shapes
 from tfjac.accumulation import order, reductions
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Refused, Stack
@@ -124,15 +124,26 @@ def _is_elementwise(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> bool:
 
 def _part(quantity: Quantity, curved: _Curved) -> tf.Tensor:
     """Returns what one pair of inputs contributes, for each example."""
-    one, other = curved.one, curved.other
-    if one is other:
-        products = _squares(quantity, one)
+    if curved.one is curved.other:
+        products = _squares(quantity, curved.one)
     else:
-        # Twice the product of the two, which stands in the Hessian of the op twice.
-        added, taken = (_squares(quantity, t) for t in (one + other, one - other))
-        products = (added - taken) / 2
-    shape = shapes.join(quantity.y_shape(), [-1])
-    return tf.reduce_sum(tf.reshape(curved.second * products, shape), -1)
+        products = _twice_products(quantity, curved.one, curved.other)
+    each = matrices.widened(curved.second) * products
+    sums = tf.reduce_sum(tf.reshape(each, shapes.join(quantity.y_shape(), [-1])), -1)
+    return tf.cast(sums, matrices.wider(quantity.y.dtype))
+
+
+def _twice_products(quantity: Quantity, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Returns twice the sum of products of derivatives, as it stands in the Hessian of the op."""
+    squares = [_squares(quantity, t) for t in (one, other)]
+    # Of one size, or the smaller would be lost in the rounding of the larger.
+    first, second = (tf.sqrt(tf.sqrt(s)) for s in squares)
+    ratio = tf.stop_gradient(first / second)
+    is_usable = tf.math.is_finite(ratio) & (ratio > 0)
+    scale = tf.cast(tf.where(is_usable, ratio, tf.ones_like(ratio)), one.dtype)
+    added = _squares(quantity, one / scale + other * scale)
+    scale = matrices.widened(scale)
+    return added - squares[0] / scale**2 - squares[1] * scale**2
 
 
 def _squares(quantity: Quantity, t: tf.Tensor) -> tf.Tensor:
@@ -148,5 +159,5 @@ def _squares(quantity: Quantity, t: tf.Tensor) -> tf.Tensor:
     problem = Problem(t, (source,), kept, quantity.problem.compiled)
     found = order.accumulated(problem, source, ("entries squared", kept), finish)
     if not found.factors:
-        return tf.zeros_like(t)
+        return matrices.widened(tf.zeros_like(t))
     return tf.reshape(found.factors[0].tensor, tf.shape(t))
