@@ -388,3 +388,10 @@ def test_the_laplacian_goes_through_other_dtypes(inner, outer):
     found, wanted = in_graph(body)(tf.cast([[0.1, -0.4], [0.5, 0.2]], inner))
     assert found.dtype == outer
     np.testing.assert_allclose(found, wanted, rtol=1e-2)
+
+
+def test_the_laplacian_of_no_examples_has_none():
+    def body(x):
+        return tfjac.laplacian(tf.reduce_sum(tf.nn.softmax(x @ tf.eye(4)) ** 2, 1), x, True)
+
+    assert in_graph(body)(tf.zeros([0, 4])).shape == [0]

@@ -398,3 +398,9 @@ def test_nothing_keeps_a_dead_graph_alive():
     graph = build()
     gc.collect()
     assert graph() is None
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_the_norm_of_no_matrix_is_zero(batch):
+    found = run(lambda x: tfjac.spectral_norm(tf.exp(x), x, batch), tf.zeros([0, 3]))
+    np.testing.assert_array_equal(found, np.zeros([0] * batch))

@@ -133,8 +133,11 @@ class Quantity:
     ) -> tuple[Factor, ...] | None:
         """Returns what `finish` makes of the Jacobian, in the cheapest order.
 
-        Empty where y does not depend on x; None where the Jacobian has no structure to be used.
+        Empty where y does not depend on x, or one has no entries; None where the Jacobian has no
+        structure to be used.
         """
+        if shapes.are_empty(self.y.shape, self.problem.sources[0].shape):
+            return ()
         problem = dataclasses.replace(self.problem, apart=self.kept)
         try:
             return order.accumulated(

@@ -313,7 +313,11 @@ def spectral_norm(
 
 
 def _spectral_norm(quantity: Quantity) -> list[tf.Tensor]:
-    return [quantity.over_blocks(tf.reduce_max, _values_of_blocks(quantity))]
+    return [quantity.over_blocks(_largest, _values_of_blocks(quantity))]
+
+
+def _largest(values: tf.Tensor, axis: int) -> tf.Tensor:
+    return tf.maximum(tf.reduce_max(values, axis), 0)  # of no values too
 
 
 @tf.autograph.experimental.do_not_convert
