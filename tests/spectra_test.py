@@ -404,3 +404,23 @@ def test_nothing_keeps_a_dead_graph_alive():
 def test_the_norm_of_no_matrix_is_zero(batch):
     found = run(lambda x: tfjac.spectral_norm(tf.exp(x), x, batch), tf.zeros([0, 3]))
     np.testing.assert_array_equal(found, np.zeros([0] * batch))
+
+
+@pytest.mark.parametrize("probes", [None, 2])
+@pytest.mark.parametrize(
+    "fn", [lambda x, c: tf.concat([2 * x, x], 0), lambda x, c: 2 * x[1:], lambda x, c: x * c]
+)
+def test_a_trace_of_unknown_sizes_that_is_not_of_a_square_is_refused(fn, probes):
+    spec = tf.TensorSpec([None])
+    body = lambda x, c: tfjac.trace(fn(x, c), x, probes=probes)  # noqa: E731
+    with pytest.raises(tf.errors.InvalidArgumentError, match="square"):
+        run(body, tf.ones([1]), tf.ones([3]), input_signature=[spec, spec])
+
+
+@pytest.mark.parametrize("quantity", [tfjac.trace, tfjac.frobenius_norm, tfjac.slogdet])
+def test_examples_that_are_repeated_on_the_way_are_refused(quantity):
+    spec = tf.TensorSpec([None, 2])
+    body = lambda x, c: quantity(tf.reverse(tf.tanh(x * c), [1]), x, True)  # noqa: E731
+    body = in_graph(body, input_signature=[spec, spec])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many examples"):
+        body(tf.ones([1, 2]), tf.ones([3, 2]))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from tfjac import construction, errors, matrices, products, shapes
+from tfjac import construction, errors, matrices, products, quantities, shapes
 from tfjac.quantities import Quantity
 
 
 def trace(quantity: Quantity, probes: int, seed) -> list[tf.Tensor]:
     """Returns Hutchinson's estimate of the trace."""
-    quantity.check_square_if_known()
+    checks = quantity.square_checks()
     signs = _signs(quantity, probes, seed)
-    pulled = _pulled(quantity, signs)
+    (pulled,) = quantities.checked(checks, [_pulled(quantity, signs)])
     each = tf.reshape(signs, tf.shape(pulled)) * pulled
     return [quantity.finished(tf.reduce_sum(each, [-2, -1]) / probes)]
 

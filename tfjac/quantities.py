@@ -83,11 +83,21 @@ class Quantity:
             )
         return self.rows
 
-    def check_square_if_known(self) -> None:
-        """Raises unless it is square: of y and x of one shape, though sizes are unknown."""
+    def square_checks(self) -> list[tf.Operation]:
+        """Returns the assertions that it is square, of y and x of one shape, or raises."""
         y_shape, x_shape = self.y.shape, self.problem.sources[0].shape
         if y_shape.rank is None or y_shape.as_list() != x_shape.as_list():
             self.check_square()
+        if self.rows is not None or self.is_diagonal:
+            return []
+        return [
+            tf.debugging.assert_equal(
+                tf.shape(self.y),
+                tf.shape(self.x),
+                message=f"`y` {self.y.name!r} must have the shape of x, so that the Jacobian is "
+                "square.",
+            )
+        ]
 
     @property
     def is_diagonal(self) -> bool:
@@ -161,6 +171,14 @@ class Quantity:
         return value
 
 
+def checked(checks: Sequence[tf.Operation], found: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns tensors that are to be had only where the assertions hold."""
+    if not checks:
+        return list(found)
+    with tf.control_dependencies(checks):
+        return [tf.identity(tensor) for tensor in found]
+
+
 def made(
     kind: Hashable,
     y: tf.Tensor,
@@ -188,12 +206,14 @@ def made(
         problems.check_real(problem)
         if batch and independence == independence_lib.PROVE:
             independence_lib.check(target, source)
-        apart = max(problem.apart, independence_lib.apart(target, source))
+        shown = independence_lib.apart(target, source)
+        apart = max(problem.apart, shown)
         quantity = Quantity(dataclasses.replace(problem, apart=apart), int(bool(batch)))
 
         def build_all() -> list[tf.Tensor]:
+            checks = problems.check_example_counts(problem) if batch and not shown else []
             with memo.seen_by_tapes():
-                return list(build(quantity))
+                return checked(checks, build(quantity))
 
         key = ("quantity", kind, target.ref(), source.value.ref(), bool(batch))
         return graph_memo.memoized_unless_recording(

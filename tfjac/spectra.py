@@ -47,7 +47,8 @@ def trace(
       A scalar of the dtype of y; with `batch` `[B]`.
 
     Raises:
-      InvalidValueError: the Jacobian is not square, or `probes` is not a positive int.
+      InvalidValueError: the Jacobian is not square, or `probes` is not a positive int. Where sizes
+        are unknown, `tf.errors.InvalidArgumentError` at run time.
       As `jacobian`, or `batch_jacobian`, otherwise.
 
     Cost:
@@ -73,9 +74,12 @@ def trace(
 
 
 def _trace(quantity: Quantity) -> list[tf.Tensor]:
-    quantity.check_square_if_known()
+    return quantities.checked(quantity.square_checks(), [_trace_of(quantity)])
+
+
+def _trace_of(quantity: Quantity) -> tf.Tensor:
     if quantity.is_diagonal:
-        return [quantity.over_blocks(tf.reduce_sum, quantity.diagonal())]
+        return quantity.over_blocks(tf.reduce_sum, quantity.diagonal())
     kept, dtype = quantity.kept, quantity.y.dtype
 
     def finish(stack: Stack) -> tuple[Factor, ...]:
@@ -84,10 +88,10 @@ def _trace(quantity: Quantity) -> list[tf.Tensor]:
     same_shape = quantity.y.shape[kept:] == quantity.problem.sources[0].shape[kept:]
     factors = quantity.accumulated("trace", finish) if same_shape else None
     if factors is None:
-        return [quantity.over_blocks(tf.reduce_sum, tf.linalg.trace(quantity.matrices()))]
+        return quantity.over_blocks(tf.reduce_sum, tf.linalg.trace(quantity.matrices()))
     if not factors:
-        return [tf.zeros(quantity.y_shape()[:kept], dtype)]
-    return [quantity.finished(reductions.total_of(factors))]
+        return tf.zeros(quantity.y_shape()[:kept], dtype)
+    return quantity.finished(reductions.total_of(factors))
 
 
 @tf.autograph.experimental.do_not_convert
