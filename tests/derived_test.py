@@ -388,3 +388,18 @@ def test_examples_may_be_split_on_the_way():
 def test_a_transposition_has_its_sign_at_any_size(shape, sign):
     found = run(lambda x: tfjac.slogdet(tf.transpose(tf.exp(x)), x), tf.zeros(shape))
     assert [t.numpy() for t in found] == [sign, 0]
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_logarithms_of_half_precision_are_not_added_in_it(dtype):
+    scales = np.full(64, 1.25)
+    scales[::2] = 0.8125
+
+    def fn(x):
+        return tf.reverse(x * tf.constant(scales, dtype), [1]) @ tf.eye(64, dtype=dtype)
+
+    x = tf.ones([2, 64], dtype)
+    found = run(lambda x: (tfjac.det(fn(x), x, True), tfjac.logdet(fn(x), x, True)), x)
+    wanted = np.log(scales).sum()
+    for each, exact in zip(found, (np.exp(wanted), wanted)):
+        np.testing.assert_array_equal(each, tf.fill([2], tf.cast(exact, dtype)))

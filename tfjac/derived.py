@@ -78,7 +78,7 @@ def _det(quantity: Quantity) -> list[tf.Tensor]:
         return [quantity.over_blocks(tf.reduce_prod, found)]
     chained = _chained(quantity)
     if chained is not None:
-        return [chained[0] * tf.exp(chained[1])]
+        return [quantity.finished(chained[0] * tf.exp(chained[1]))]
     compiled = quantity.problem.compiled
     return [quantity.over_blocks(tf.reduce_prod, matrices.det(quantity.matrices(), compiled))]
 
@@ -140,20 +140,24 @@ def _slogdet(quantity: Quantity) -> list[tf.Tensor]:
     else:
         chained = _chained(quantity)
         if chained is not None:
-            return chained
+            return [quantity.finished(part) for part in chained]
         sign, log = quantity.slogdet(quantity.matrices())
     return [quantity.over_blocks(tf.reduce_prod, sign), quantity.over_blocks(tf.reduce_sum, log)]
 
 
 def _chained(quantity: Quantity) -> list[tf.Tensor] | None:
-    """Returns sign and logarithm from the stretches of the chain; None where none is saved."""
+    """Returns sign and logarithm from the stretches of the chain; None where none is saved.
+
+    In float32 where y has half precision, in which a sum of logarithms, and what det makes of it,
+    would be rounded too much.
+    """
     kept = min(quantity.problem.apart, 1)
     found = determinants.slogdet(quantity.problem, kept, quantity.slogdet)
     if found is None:
         return None
     lead = quantity.y_shape()[:kept]
     sign, log = (tf.broadcast_to(part, lead) for part in found)
-    return [quantity.over_blocks(tf.reduce_prod, sign), quantity.over_blocks(tf.reduce_sum, log)]
+    return [quantity.reduced(tf.reduce_prod, sign), quantity.reduced(tf.reduce_sum, log)]
 
 
 @tf.autograph.experimental.do_not_convert

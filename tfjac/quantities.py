@@ -122,9 +122,8 @@ class Quantity:
         return matrices.widened(found)
 
     def slogdet(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns sign and logarithm of the determinants of matrices, of their dtype."""
-        found = matrices.slogdet(matrices.widened(values), self.problem.compiled)
-        return tuple(tf.cast(part, values.dtype) for part in found)
+        """Returns sign and logarithm of the determinants of matrices, in float32 of half ones."""
+        return matrices.slogdet(matrices.widened(values), self.problem.compiled)
 
     def each_row(self) -> list[tf.Tensor]:
         """Returns the rows of the blocks one by one, `[positions, columns]` each."""
@@ -157,11 +156,15 @@ class Quantity:
             return None
 
     def over_blocks(self, reduce: Callable[..., tf.Tensor], values: tf.Tensor) -> tf.Tensor:
+        """Returns the quantity, `reduced` from `values`."""
+        return self.finished(self.reduced(reduce, values))
+
+    def reduced(self, reduce: Callable[..., tf.Tensor], values: tf.Tensor) -> tf.Tensor:
         """Returns `values`, `[positions]`, reduced over the positions of one example, or of all."""
         if reduce is tf.reduce_prod and self.problem.apart == self.kept and values.shape.rank == 1:
-            return self.finished(values)  # one block each: the gradient of a product is dear
+            return values  # one block each: the gradient of a product is dear
         lead = self.y_shape()[: self.kept]
-        return self.finished(reduce(tf.reshape(values, shapes.join(lead, [-1])), -1))
+        return reduce(tf.reshape(values, shapes.join(lead, [-1])), -1)
 
     def finished(self, value: tf.Tensor) -> tf.Tensor:
         """Returns a quantity with its dtype and static shape."""

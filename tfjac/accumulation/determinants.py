@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfjac import shapes
+from tfjac import matrices, shapes
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import order, sums, terms
 from tfjac.accumulation.factors import Axis, Factor
@@ -123,15 +123,16 @@ class _Stretch:
         signs: list[tf.Tensor] = []
         logs: list[tf.Tensor] = []
         for factor in self.term.factors:
-            tensor = factor.tensor
+            tensor = matrices.widened(factor.tensor)
             made = tf.sign(tensor), tf.math.log(tf.abs(tensor))
             sign, log = self._gathered(*made, factor.axes, 1)
             signs.append(sign)
             logs.append(log)
         count = math.prod(a.size for a in self._of_blocks)
         sign = self._sign(1) * math.copysign(1, self.term.scale) ** (count % 2)
-        log = tf.constant(count * math.log(abs(self.term.scale)), self.dtype)
-        return math.prod(signs, start=tf.constant(sign, self.dtype)), sum(logs, log)
+        log = count * math.log(abs(self.term.scale))
+        dtype = matrices.wider(self.dtype)
+        return math.prod(signs, start=tf.constant(sign, dtype)), sum(logs, tf.constant(log, dtype))
 
     def _gathered(self, sign, log, axes: Sequence[Axis], also: int) -> SignAndLog:
         """Returns the product over the axes that are not kept, of all positions of blocks."""
