@@ -218,14 +218,6 @@ def _singular_values(quantity: Quantity) -> list[tf.Tensor]:
     # Not [-1]: how many each example has cannot be told from no example.
     own = shapes.size_of(shapes.join(y_shape[kept : quantity.problem.apart], [values.shape[-1]]))
     found = tf.reshape(values, shapes.join(lead, [own]))
-    y_size = shapes.static_size(quantity.y.shape[quantity.kept :])
-    x_size = shapes.static_size(quantity.problem.sources[0].shape[quantity.kept :])
-    if None not in (y_size, x_size):
-        # Blocks that are not square leave out zeros.
-        missing = min(y_size, x_size) - (found.shape[-1] or 0)
-        if found.shape[-1] is not None and missing > 0:
-            zeros = tf.zeros(shapes.join(lead, [missing]), found.dtype)
-            found = tf.concat([found, zeros], -1)
     if quantity.problem.apart > quantity.kept:
         found = tf.sort(found, direction="DESCENDING")
     return [tf.cast(found, quantity.y.dtype)]
