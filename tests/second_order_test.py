@@ -395,3 +395,14 @@ def test_the_laplacian_of_no_examples_has_none():
         return tfjac.laplacian(tf.reduce_sum(tf.nn.softmax(x @ tf.eye(4)) ** 2, 1), x, True)
 
     assert in_graph(body)(tf.zeros([0, 4])).shape == [0]
+
+
+def test_what_lies_behind_a_stopped_gradient_is_not_on_the_way():
+    @tf.function(autograph=False)
+    def body(x):
+        y = tf.exp(x) * tf.stop_gradient(tf.cumsum(x))
+        (plan,) = tfjac.plan(y, x)
+        assert [op.type for op in plan.problem.ops] == ["Exp", "Mul"]
+        return tfjac.jacobian(y, x)
+
+    np.testing.assert_allclose(body(tf.constant([0.0, 1.0])), np.diag([0, np.e]), rtol=1e-6)

@@ -178,6 +178,8 @@ def _differentiable_inputs(op: tf.Operation, captures_of) -> list[tf.Tensor]:
         outer = captures_of[id(graph)].get(op.outputs[0].name)
         # An eager tensor from outside every graph depends on nothing.
         return [outer] if outer is not None and tf.is_symbolic_tensor(outer) else []
+    if op.type in _ZERO_DERIVATIVE:
+        return []
     inputs = [t for t in op.inputs if carries_derivative(t)]
     if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:
         reached = graph_memo.memoized(("passes back", op), lambda: _passed_back(op, inputs))
