@@ -35,7 +35,6 @@ pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the pages are not bes
 # Makes jvp, a determinant or a Laplacian go another way, and is never shown.
 ASKED_WITHIN = {
     "an op on the way is not known",
-    "a permutation of too many entries to tell its sign",
     "it is zero",
     "an axis of unknown size",
     "blocks that are not square",
