@@ -80,6 +80,7 @@ class JacobianPenalty(tf.keras.layers.Layer):
         self.weight = weight
         self.probes = probes
         self.iterations = iterations
+        self._traced = tf.function(self._penalized, autograph=False)  # for eager calls
         # A state that is saved, so only where something is drawn.
         draws = probes is not None or iterations is not None
         self._draws = tf.keras.random.SeedGenerator() if draws else None
@@ -96,7 +97,7 @@ class JacobianPenalty(tf.keras.layers.Layer):
         if tf.is_symbolic_tensor(x):
             y, penalty = self._penalized(x)
         else:
-            y, penalty = tf.function(self._penalized, autograph=False)(x)
+            y, penalty = self._traced(x)
         self.add_loss(penalty)
         return y
 
