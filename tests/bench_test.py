@@ -324,9 +324,10 @@ def test_the_rules_and_how_far_they_cover_keras_are_told():
 
 
 def test_what_the_command_needs_is_told(monkeypatch):
-    from tfjac import cli
+    from tfjac import bench, cli
 
     monkeypatch.setitem(sys.modules, "tfjac.bench.command", None)
+    monkeypatch.delattr(bench, "command", raising=False)  # there where another test imported it
     with pytest.raises(SystemExit, match=r"pip install 'tfjac\[bench\]'"):
         cli._bench([])
 

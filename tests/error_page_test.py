@@ -22,7 +22,7 @@ from errors_test import BAD, X, in_function
 
 import tfjac
 import tfjac.keras
-from tfjac import rules, tf_internals
+from tfjac import planning, rules, tf_internals
 from tfjac.bench import command, own
 from tfjac.rules import Kind, Local, Rule
 
@@ -93,6 +93,27 @@ def out_of_memory():
 
     with mock.patch.object(tf_internals, "call_concrete", fails):
         tfjac.prepare(lambda x: x @ x, strategy="vectorized", chunk_size=2)(X)
+
+
+class NotAfterAll:
+    """A strategy that takes everything for nothing, and cannot build."""
+
+    name = "not_after_all"
+
+    def supports(self, problem):
+        return tfjac.strategies.Support(True)
+
+    def cost(self, problem):
+        return tfjac.strategies.Cost(1, 0.0, 1, 1)
+
+    def build(self, problem):
+        raise tfjac.errors.UnsupportedError("op 'a' of type B is at fault")
+
+
+def best_that_cannot_build():
+    known = (NotAfterAll(), *planning.STRATEGIES)
+    with mock.patch.object(planning, "STRATEGIES", known):
+        tfjac.prepare(lambda x: x**5)(X)
 
 
 def flag_given_wrongly():
@@ -375,6 +396,10 @@ CASES = {
     "transform that is truncated": (
         lambda: tfjac.prepare(lambda x: tf.math.real(tf.signal.rfft(x, [2])))(tf.ones([4])),
         tfjac.errors.UnsupportedError,
+    ),
+    "best strategy that cannot build": (
+        best_that_cannot_build,
+        tfjac.errors.StrategyFallbackWarning,
     ),
     "out of memory": (out_of_memory, tfjac.errors.OutOfMemoryWarning),
     "memory kept outside of Linux": (outside_of_linux, RuntimeWarning),

@@ -35,6 +35,10 @@ class OutOfMemoryWarning(UserWarning):
     """TensorFlow ran out of memory, and half as much is tried at once."""
 
 
+class StrategyFallbackWarning(UserWarning):
+    """The strategy of least cost could not build after all, and the next one does."""
+
+
 class LoopFallbackWarning(UserWarning):
     """A vectorized map runs some op once per row, because TensorFlow cannot batch it."""
 

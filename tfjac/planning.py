@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Hashable, Sequence
 
 import tensorflow as tf
@@ -138,7 +139,7 @@ def build(
     """Returns the Jacobians that the strategy of the plan builds.
 
     Under "auto" the next best takes over where that one turns out not to be able to, as where
-    TensorFlow cannot differentiate the gradient of an op once more.
+    TensorFlow cannot differentiate the gradient of an op once more, with a warning.
 
     Args:
       problem: as in `choose`.
@@ -152,9 +153,18 @@ def build(
     failures = []
     for answer in _ranked(plan.answers, problem):
         try:
-            return answer.strategy.build(problem)
+            built = answer.strategy.build(problem)
         except errors.UnsupportedError as error:
             failures.append(error)
+            continue
+        if failures:
+            warnings.warn(
+                f"{plan.strategy.name} could not build this Jacobian after all: {failures[0]}. "
+                f"{answer.strategy.name} did",
+                errors.StrategyFallbackWarning,
+                stacklevel=2,
+            )
+        return built
     raise failures[0]
 
 
