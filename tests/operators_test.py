@@ -393,3 +393,19 @@ def test_a_model_with_other_layers_is_linearized_anew():
     y, j = tfjac.linearize(model, x)
     assert j.shape == [4, 3]
     np.testing.assert_allclose(y, model(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_other_numbers_of_examples_are_refused_when_it_runs(adjoint):
+    spec = tf.TensorSpec([None, 2], tf.float64)
+
+    @tf.function(autograph=False, input_signature=[spec, spec])
+    def run(x, c):
+        y = x * c
+        operator = tfjac.jacobian_operator(y, x, batch=True, independence="assume")
+        return operator.matvec(tf.ones_like(y if adjoint else x), adjoint=adjoint)
+
+    c = array(3, 2)
+    np.testing.assert_allclose(run(array(3, 2), c), c)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many examples"):
+        run(array(1, 2), c)

@@ -214,9 +214,17 @@ def jacobian_operator(
             return jacobians.batch_jacobian(target, x, independence=independence)
         return jacobians.jacobian(target, x)
 
+    def checked(product: tf.Tensor) -> tf.Tensor:
+        # Asserted where the product is made, which may be within a loop.
+        checks = problems.check_example_counts(problem) if batch else []
+        if not checks:
+            return product
+        with tf.control_dependencies(checks):
+            return tf.identity(product)
+
     return JacobianOperator(
-        lambda v: products.jvp(target, x, v),
-        lambda u: products.vjp(target, x, u),
+        lambda v: checked(products.jvp(target, x, v)),
+        lambda u: checked(products.vjp(target, x, u)),
         dense,
         target,
         source.value,
