@@ -206,7 +206,8 @@ def _stack_in_loop(
 
 
 def _memoized_map(kind: str, y: tf.Tensor, sources, run, specs) -> LinearMap:
-    key = (kind, y.ref(), *(source.value.ref() for source in sources))
+    # A variable's reads may be sources together, so that the first of them does not tell.
+    key = (kind, y.ref(), *(tuple(t.ref() for t in source.tensors) for source in sources))
     return graph_memo.memoized(key, lambda: _traced(run, specs))
 
 

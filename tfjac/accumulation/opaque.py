@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -70,15 +70,15 @@ class Opaque:
 
     @functools.cached_property
     def _links(self) -> list[tuple[int, int]]:
-        """Pairs of an axis of the end and one of the beginning along which nothing mixes."""
-        found = []
-        begin = self._source.value
-        for a in range(0 if isinstance(begin, tf.Variable) else begin.shape.rank):
-            state = dependence.example_axis(self._part.y, begin, a)
-            alone = isinstance(state, Example) and (state.outer, state.inner) == (1, 1)
-            if alone and state.axis >= 0 and state.sized:
-                found.append((state.axis, a))
-        return found
+        """Pairs of an axis of the end and one of the beginning along which nothing mixes.
+
+        A variable that was read several times begins at each of its reads: all have to agree.
+        """
+        if isinstance(self._source.value, tf.Variable):
+            return []
+        axes = range(self._source.shape.rank)
+        found = [(_kept_axis(self._part.y, self._source.tensors, a), a) for a in axes]
+        return [(b, a) for b, a in found if b is not None]
 
     def pulled(self, stack: Stack, *, last: bool) -> Stack:
         """Carries a stack from the end back to the beginning, in one term, `last` or not."""
@@ -153,6 +153,17 @@ class Opaque:
             return sweeps.map_in_loop(linear_map, rows)
         chunk = base.chunk_size_for(self._part, "auto")
         return sweeps.map_vectorized(linear_map, rows, chunk)
+
+
+def _kept_axis(end: tf.Tensor, begins: Sequence[tf.Tensor], axis: int) -> int | None:
+    """Returns the axis of the end that numbers the positions of an axis of all the beginnings."""
+    states = [dependence.example_axis(end, begin, axis) for begin in begins]
+    found = [state for state in states if state is not None]
+    if not found or any(state != found[0] for state in found):
+        return None
+    if not all(isinstance(s, Example) and (s.outer, s.inner) == (1, 1) and s.sized for s in found):
+        return None
+    return found[0].axis if found[0].axis >= 0 else None
 
 
 def _repeats_a_label(op: tf.Operation) -> bool:
