@@ -21,14 +21,21 @@ LAYERS = [
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
     | {"accumulation.factors", "accumulation.bracketing"},
     {"accumulation.contraction"},
-    {"graph_memo", "call_signature", "elimination"},
+    {"graph_memo", "gradients", "call_signature", "elimination"},
     {"matrices"},
-    {"graph", "graph.subgraph", "graph.sources", "rules.known"},
+    {"graph", "graph.stops", "graph.sources", "rules.known"},
+    {"graph.subgraph"},
     {"rules.kinds"},
     {"rules.entries", "rules.pointwise", "rules.movement", "rules.mixing", "rules.convolution"}
     | {"rules.lists", "rules.reshaping", "rules.indexing"},
     {"rules"},
-    {"graph.dependence", "graph.positions", "graph.counting", "coverage"},
+    {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies", "coverage"},
+    {"graph.missing", "rewriting", "rewriting.replacement"},
+    {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
+    | {"rewriting.matrices", "rewriting.pointwise", "rewriting.python_functions"}
+    | {"rewriting.running"},
+    {"rewriting.table"},
+    {"rewriting.copies"},
     {"graph.sparsity", "stacks", "rule_checks", "accumulation.terms"},
     {"accumulation.sums", "accumulation.natives"},
     {"accumulation.local"},

@@ -338,10 +338,16 @@ SCENARIOS = (
         batch=False,
     ),
     Scenario(
-        "one_way_op",
+        "softsign",
         lambda x: tf.nn.softsign(x),
         (array(2, 3),),
         lambda x: [_diagonal(1 / (1 + np.abs(x)) ** 2)],
+    ),
+    Scenario(
+        "one_way_op",
+        lambda x: tf.quantization.fake_quant_with_min_max_args(x, -9.0, 9.0),
+        (array(2, 3, dtype=np.float32),),
+        lambda x: [_diagonal(np.ones_like(x))],
         refused=frozenset({"forward/full", "forward/batch"}),
     ),
     Scenario(

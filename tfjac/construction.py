@@ -52,12 +52,21 @@ def operate(
             _check_complex(problem, options.holomorphic)
             if proof == independence_lib.PROVE:
                 for source in problem.sources:
-                    independence_lib.check(problem.y, source)
-            key = ("jacobian", y.ref(), *(s.value.ref() for s in problem.sources), batch, options)
+                    independence_lib.check(y, source)
+            key = (
+                "jacobian",
+                problem.y.ref(),
+                *(s.value.ref() for s in problem.sources),
+                batch,
+                options,
+            )
             by_source = graph_memo.memoized_unless_recording(
                 key,
                 functools.partial(
-                    tapes.recorded, functools.partial(_by_source, problem, options), y, problem.ops
+                    tapes.recorded,
+                    functools.partial(_by_source, problem, options),
+                    problem.y,
+                    problem.ops,
                 ),
             )
             row = [by_source[i] for i in problems.positions(problem, flat_xs)]
@@ -109,7 +118,7 @@ def groups(problem: Problem) -> list[Problem]:
     """Returns the problem in parts: by axes kept apart; real and complex sources by themselves."""
     parts: dict[tuple[bool, int], list[Source]] = {}
     for source in problem.sources:
-        apart = max(problem.apart, independence_lib.apart(problem.y, source))
+        apart = max(problem.apart, independence_lib.apart(problem.target, source))
         parts.setdefault((source.dtype.is_complex, apart), []).append(source)
     return [
         dataclasses.replace(problem, sources=tuple(sources), apart=apart)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import matrices, rules, shapes
+from tfjac import gradients, matrices, rules, shapes
 from tfjac.accumulation import order, reductions
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Refused, Stack
@@ -77,7 +77,7 @@ def _curved(quantity: Quantity, ops: Sequence[tf.Operation]) -> list[_Curved] | 
         if len(op.outputs) > 1:
             return None
         asked.append((op, list(inputs.values())))
-    adjoints = tf.gradients(quantity.y, [op.outputs[0] for op, _ in asked])
+    adjoints = gradients.gradients(quantity.y, [op.outputs[0] for op, _ in asked])
     found: list[_Curved] = []
     for (op, inputs), adjoint in zip(asked, adjoints):
         seconds = [] if adjoint is None else _seconds(op, inputs, adjoint)
@@ -99,12 +99,12 @@ def _only_moves(op: tf.Operation) -> bool:
 def _seconds(op: tf.Operation, inputs: Sequence[tf.Tensor], adjoint: tf.Tensor) -> list[_Curved]:
     """Returns the second derivatives by each pair of inputs that there are."""
     constant = [adjoint, *inputs]
-    firsts = tf.gradients(op.outputs[0], list(inputs), adjoint, stop_gradients=constant)
+    firsts = gradients.gradients(op.outputs[0], inputs, [adjoint], constants=constant)
     found = []
     for i, j in itertools.combinations_with_replacement(range(len(inputs)), 2):
         if firsts[i] is None:
             continue
-        (second,) = tf.gradients(firsts[i], inputs[j], stop_gradients=constant)
+        (second,) = gradients.gradients(firsts[i], [inputs[j]], constants=constant)
         if second is not None:
             found.append(_Curved(second, inputs[i], inputs[j]))
     return found

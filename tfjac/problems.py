@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfjac import errors, tf_internals
+from tfjac.graph import missing
 from tfjac.graph import sources as sources_lib
-from tfjac.graph import subgraph
+from tfjac.rewriting import copies
 from tfjac.strategies import Problem, Source
 
 Nested = Any  # a tensor, or a nested structure of tensors as tf.nest understands it
@@ -39,7 +41,10 @@ def building(ys: Sequence[Any], argument: str, name: str) -> Iterator[list[tf.Te
 
 
 def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
-    """Returns the problem of one target and its sources, each source once, or raises."""
+    """Returns the problem of one target and its sources, each source once, or raises.
+
+    Its target is a copy of `y` where an op on the way has wrong derivatives in TensorFlow.
+    """
     sources: dict[Any, Source] = {}
     for x in xs:
         source = sources_lib.as_source(x, y)
@@ -48,7 +53,11 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
         _check_example_axes(y, sources.values())
     compiled = tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph())
     found = Problem(y, tuple(sources.values()), int(batch), compiled)
-    subgraph.check_differentiable(found.ops)
+    tensors = [t for source in found.sources for t in source.tensors]
+    right = copies.rewritten(y, tensors, found.ops)
+    if right is not y:
+        found = dataclasses.replace(found, y=right, asked=y)
+    missing.check_differentiable(tensors, found.ops)
     return found
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfjac import (
     errors,
+    gradients,
     graph_memo,
     jacobians,
     laplacians,
@@ -65,8 +66,8 @@ def hessian(
     flat_xs = tf.nest.flatten(xs)
     with problems.building([y], "y", name or "hessian") as (target,):
         _check_target(target, batch=False)
-        gradients = _gradients(target, flat_xs, False, independence_lib.ASSUME)
-        rows = jacobians.jacobian(gradients, flat_xs, strategy, chunk_size=chunk_size)
+        firsts = _gradients(target, flat_xs, False, independence_lib.ASSUME)
+        rows = jacobians.jacobian(firsts, flat_xs, strategy, chunk_size=chunk_size)
     return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
 
 
@@ -111,10 +112,10 @@ def batch_hessian(
     flat_xs = tf.nest.flatten(xs)
     with problems.building([y], "y", name or "batch_hessian") as (target,):
         _check_target(target, batch=True)
-        gradients = _gradients(target, flat_xs, True, independence)
+        firsts = _gradients(target, flat_xs, True, independence)
         # Where example b of y depends on example b of x alone, so does its gradient.
         rows = jacobians.batch_jacobian(
-            gradients, flat_xs, strategy, independence="assume", chunk_size=chunk_size
+            firsts, flat_xs, strategy, independence="assume", chunk_size=chunk_size
         )
     return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
 
@@ -177,7 +178,7 @@ def _laplacian(quantity: Quantity) -> list[tf.Tensor]:
     found = laplacians.by_curvature(quantity)
     if found is not None:
         return [quantity.finished(found)]
-    (gradient,) = tf.gradients(quantity.y, quantity.x, unconnected_gradients="zero")
+    (gradient,) = gradients.gradients(quantity.y, [quantity.x], zeros=True)
     # Examples of y stay apart, and so do those of its gradient.
     return [spectra.trace(gradient, quantity.x, bool(quantity.kept), independence="assume")]
 
@@ -214,8 +215,8 @@ def hvp(y: tf.Tensor, xs: Nested, vectors: Nested, *, name: str | None = None) -
 
 
 def _hvp(y: tf.Tensor, xs: Nested, vectors: Nested) -> Nested:
-    gradients = _gradients(y, tf.nest.flatten(xs), False, independence_lib.ASSUME)
-    return products.jvp(tf.nest.pack_sequence_as(xs, gradients), xs, vectors)
+    firsts = _gradients(y, tf.nest.flatten(xs), False, independence_lib.ASSUME)
+    return products.jvp(tf.nest.pack_sequence_as(xs, firsts), xs, vectors)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -336,9 +337,8 @@ def _gradients(y: tf.Tensor, xs, batch: bool, proof: str) -> list[tf.Tensor]:
     sources = [source.value for source in problem.sources]
 
     def build() -> list[tf.Tensor]:
-        found = tf.gradients(y, sources, unconnected_gradients="zero")
-        return [tf.convert_to_tensor(gradient) for gradient in found]
+        return gradients.gradients(problem.y, sources, zeros=True)
 
-    key = ("gradients", y.ref(), *(source.ref() for source in sources))
+    key = ("gradients", problem.y.ref(), *(source.ref() for source in sources))
     found = graph_memo.memoized_unless_recording(key, build)
     return [found[i] for i in problems.positions(problem, xs)]

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, shapes
-from tfjac.graph import subgraph
+from tfjac import errors, gradients, graph_memo, shapes
+from tfjac.graph import missing, subgraph
 from tfjac.graph.sources import Source
 
 # Turns of a loop over rows that TensorFlow may have under way at the same time; its own default.
@@ -83,9 +83,9 @@ def pullback(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
     """
 
     def run(cotangent):
-        pulled = iter(_gradients([y], _tensors(sources), [cotangent]))
+        pulled = iter(gradients.gradients([y], _tensors(sources), [cotangent]))
         per_source = [[next(pulled) for _ in source.tensors] for source in sources]
-        return [_sum(gradients) for gradients in per_source]
+        return [_sum(parts) for parts in per_source]
 
     return _memoized_map("pullback", y, sources, run, [tf.TensorSpec(y.shape, y.dtype)])
 
@@ -102,7 +102,7 @@ def pushforward(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
     def run(*tangents):
         # Not zeros: the gradient of cumulative_logsumexp takes the logarithm of its cotangent.
         anything = tf.ones_like(y)
-        pulled = iter(_gradients([y], _tensors(sources), [anything]))
+        pulled = iter(gradients.gradients([y], _tensors(sources), [anything]))
         pairs = [
             (p, tangent)
             for source, tangent in zip(sources, tangents)
@@ -112,8 +112,8 @@ def pushforward(y: tf.Tensor, sources: Sequence[Source]) -> LinearMap:
         if not pairs:
             return [None]
         for p, _ in pairs:
-            subgraph.check_differentiable(subgraph.ops_between(p, [anything]))
-        (dy,) = _gradients([p for p, _ in pairs], [anything], [t for _, t in pairs])
+            missing.check_differentiable([anything], subgraph.ops_between(p, [anything]))
+        (dy,) = gradients.gradients([p for p, _ in pairs], [anything], [t for _, t in pairs])
         # A pullback may ignore its cotangent, as that of tf.sign does: the derivative is zero.
         return [tf.zeros_like(y) if dy is None else dy]
 
@@ -219,36 +219,12 @@ def _traced(run: Callable[..., list[tf.Tensor | None]], specs) -> LinearMap:
         connected[:] = [output is not None for output in outputs]
         return [output for output in outputs if output is not None]
 
-    with _missing_gradients_named():
-        function = tf.function(connected_outputs, autograph=False).get_concrete_function(*specs)
+    function = tf.function(connected_outputs, autograph=False).get_concrete_function(*specs)
     return LinearMap(function if any(connected) else None, tuple(connected))
 
 
-def _gradients(ys, xs, cotangents) -> list[tf.Tensor | None]:
-    if not xs:
-        return []
-    with warnings.catch_warnings():
-        # A dense cotangent is what was asked for.
-        warnings.filterwarnings("ignore", message="Converting sparse IndexedSlices")
-        gradients = _differentiated(ys, xs, cotangents)
-        return [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-
-
-def _differentiated(ys, xs, cotangents) -> list:
-    try:
-        return tf.gradients(ys, xs, grad_ys=cotangents)
-    except errors.TfjacError:
-        raise
-    except (NotImplementedError, TypeError, ValueError) as error:
-        # As where a gradient that gives IndexedSlices meets one that does not take them.
-        raise errors.UnsupportedError(
-            f"TensorFlow cannot differentiate an op on the way, or its gradient again: {error}. "
-            "Use a reverse strategy where only forward mode needs that."
-        ) from error
-
-
-def _sum(gradients: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
-    found = [gradient for gradient in gradients if gradient is not None]
+def _sum(parts: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
+    found = [part for part in parts if part is not None]
     return tf.add_n(found) if len(found) > 1 else (found[0] if found else None)
 
 
@@ -267,21 +243,6 @@ def _at_least_one(size: shapes.Size) -> shapes.Size:
 def _first(stacks: Sequence[tf.Tensor], size: shapes.Size) -> list[tf.Tensor]:
     """Returns the first `size` of each stack; the stack itself where it has just as many."""
     return [stack if stack.shape[:1] == [size] else stack[:size] for stack in stacks]
-
-
-@contextlib.contextmanager
-def _missing_gradients_named() -> Iterator[None]:
-    try:
-        yield
-    except LookupError as error:
-        found = re.search(r"operation ?'(.+)' \(op type: (\w+)\)", str(error))
-        if not found:
-            raise
-        raise errors.UnsupportedError(
-            f"op {found[1]!r} of type {found[2]} has no gradient in TensorFlow, and is needed to "
-            "carry the derivative. Wrap the computation in tf.custom_gradient, or use a reverse "
-            "strategy where only forward mode needs it."
-        ) from None
 
 
 # TensorFlow only logs a fallback, and inside a called function only as a debug message. The level

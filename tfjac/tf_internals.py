@@ -10,8 +10,8 @@ import tensorflow as tf
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import autograph_util
-from tensorflow.python.framework import func_graph, ops
-from tensorflow.python.ops import control_flow_util
+from tensorflow.python.framework import func_graph, op_def_registry, ops
+from tensorflow.python.ops import control_flow_util, script_ops
 
 
 def has_no_derivative(op_type: str) -> bool:
@@ -100,16 +100,63 @@ def _graph_of(op: tf.Operation, name: str) -> tf.Graph | None:
     return getattr(op.graph._get_function(name), "graph", None)  # pylint: disable=protected-access
 
 
-def same_op(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def same_op(
+    op: tf.Operation, inputs: Sequence[tf.Tensor], **changed: Sequence[int]
+) -> list[tf.Tensor]:
     """Returns the outputs of an op of the type and attributes of `op` on other inputs.
 
     Adds it to the default graph. What begins with "_" among the attributes belongs to the old op.
+
+    Args:
+      op: the op.
+      inputs: of the new one.
+      **changed: attributes that are lists of integers and are to be others.
     """
     attributes = {n: v for n, v in op.node_def.attr.items() if not n.startswith("_")}
+    for name, numbers in changed.items():
+        attributes[name] = tf.compat.v1.AttrValue(list={"i": list(numbers)})
+    return _added(op, inputs, attributes)
+
+
+def copy_of(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the same with the gradient that was written for `op` by hand, where there is one."""
+    kept = ("_gradient_op_type",)
+    attributes = {n: v for n, v in op.node_def.attr.items() if not n.startswith("_") or n in kept}
+    return _added(op, inputs, attributes)
+
+
+def _added(op: tf.Operation, inputs: Sequence[tf.Tensor], attributes) -> list[tf.Tensor]:
     made = tf.compat.v1.get_default_graph().create_op(
-        op.type, list(inputs), [t.dtype for t in op.outputs], attrs=attributes, op_def=op.op_def
+        op.type,
+        list(inputs),
+        [t.dtype for t in op.outputs],
+        name=op.name.rpartition("/")[2],
+        attrs=attributes,
+        op_def=op.op_def,
     )
     return list(made.outputs)
+
+
+def is_stateful(op_type: str) -> bool:
+    """Returns whether ops of a type do more than compute outputs from inputs."""
+    found = op_def_registry.get(op_type)
+    return found is None or found.is_stateful
+
+
+def python_function_of(op: tf.Operation):
+    """Returns the object behind an `EagerPyFunc` op, as which `tf.py_function` stands in a graph.
+
+    None where it is gone, as after a graph was loaded.
+    """
+    return script_ops._py_funcs.get(op.get_attr("token").decode())  # pylint: disable=protected-access
+
+
+def tape_of_python_function(token: bytes):
+    """Returns `(tape, inputs, outputs)` of the last run of a `tf.py_function`, once for each run.
+
+    Only where its object was asked to `set_support_graph_mode_gradient`.
+    """
+    return script_ops.tape_cache.pop(token)
 
 
 def nodes_within(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfjac import rules, tf_internals
+from tfjac import gradients, rules, tf_internals
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import terms
 from tfjac.accumulation.factors import Axis, Factor
@@ -33,12 +33,8 @@ def derivative(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> tf.Tensor:
         given.set_shape(out.shape if broadcast else op.inputs[i].shape)
         inputs = [*op.inputs[:i], given, *op.inputs[i + 1 :]]
         out = tf_internals.same_op(op, inputs)[o]
-    (found,) = tf.gradients(
-        out,
-        given,
-        tf.ones_like(out),
-        stop_gradients=list(out.op.inputs),
-        unconnected_gradients="zero",
+    (found,) = gradients.gradients(
+        out, [given], [tf.ones_like(out)], constants=out.op.inputs, zeros=True
     )
     return tf.cast(found, dtype)
 

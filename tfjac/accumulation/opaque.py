@@ -14,7 +14,7 @@ from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import sums, terms
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Refused, Stack, Term
-from tfjac.graph import dependence, subgraph
+from tfjac.graph import dependence
 from tfjac.rules import Example
 from tfjac.strategies import base, forward, vectorized
 
@@ -63,9 +63,9 @@ class Opaque:
         if isinstance(self._source.value, tf.Variable):
             return False
         strategy = forward.Forward()
-        types = {op.type for op in self._part.ops}
-        if not types.isdisjoint(subgraph.WITH_BODY | forward.POOLS):
-            return False  # one by one, or wrong
+        is_pooled = any(op.type in forward.POOLS for op in self._part.ops)
+        if is_pooled or base.has_no_second_map(self._part):
+            return False  # wrong, or one by one
         return strategy.supports(self._part).ok and strategy.cost(self._part).work < math.inf
 
     @functools.cached_property

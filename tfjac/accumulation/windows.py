@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from tfjac import rules, tf_internals
+from tfjac import gradients, rules, tf_internals
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import terms
 from tfjac.accumulation.factors import Axis
@@ -45,7 +45,7 @@ def _linear(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> 
         n = cotangent.shape[0] if cotangent.shape[0] is not None else tf.shape(cotangent)[0]
         where = tf.zeros([n, *given[1:].as_list()], own)
         made = run(where)
-        (back,) = tf.gradients(made, where, tf.cast(cotangent, made.dtype))
+        (back,) = gradients.gradients(made, [where], [tf.cast(cotangent, made.dtype)])
         return tf.cast(back, dtype)
 
     each = rules.rule_of(op).flops(op) / factors_.guessed(out[0])

@@ -7,10 +7,8 @@ from collections.abc import Container, Iterator, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, tf_internals
-
-# Registered as not differentiable because the derivative is zero, not because nobody wrote it.
-_ZERO_DERIVATIVE = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
+from tfjac import graph_memo, tf_internals
+from tfjac.graph import stops
 
 # Op types that call a function: TensorFlow adds outputs to them when it differentiates them.
 WITH_BODY = frozenset(
@@ -133,22 +131,6 @@ def tensors_behind(target: tf.Tensor) -> list[tf.Tensor]:
     return list(found.values())
 
 
-def check_differentiable(ops: Sequence[tf.Operation]) -> None:
-    """Raises if one of `ops`, all between x and y, passes floats on but has no derivative.
-
-    `tf.gradients` would drop that path without a word and return too small a Jacobian.
-    """
-    for op in ops:
-        if op.type in _ZERO_DERIVATIVE or not tf_internals.has_no_derivative(op.type):
-            continue
-        if any(carries_derivative(t) for t in op.outputs):
-            raise errors.NotDifferentiableError(
-                f"op {op.name!r} of type {op.type}, between x and y, has no derivative in "
-                "TensorFlow, so that the Jacobian would miss it. Wrap the computation in "
-                "tf.custom_gradient, or its input in tf.stop_gradient where it counts as constant."
-            )
-
-
 def _post_order(target, source_names) -> Iterator[tuple[tf.Operation, list[tf.Tensor]]]:
     """Yields (op, its differentiable inputs), each after the ops that it needs."""
     captures_of: dict[int, dict[str, tf.Tensor]] = {}
@@ -178,7 +160,7 @@ def _differentiable_inputs(op: tf.Operation, captures_of) -> list[tf.Tensor]:
         outer = captures_of[id(graph)].get(op.outputs[0].name)
         # An eager tensor from outside every graph depends on nothing.
         return [outer] if outer is not None and tf.is_symbolic_tensor(outer) else []
-    if op.type in _ZERO_DERIVATIVE:
+    if stops.stops(op):
         return []
     inputs = [t for t in op.inputs if carries_derivative(t)]
     if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfjac import errors
+from tfjac.graph import stops
 from tfjac.rules import convolution, indexing, lists, mixing, movement, pointwise, reshaping
 from tfjac.rules.entries import allowed_entries
 from tfjac.rules.kinds import OPAQUE, ZERO, Example, Kind, Local, Rule
@@ -33,7 +34,10 @@ def rule_of(op: tf.Operation) -> Rule | None:
 
     An op that carries a custom gradient has none whatever its type: its gradient is not its own.
     """
-    return None if has_custom_gradient(op) else _TABLE.get(op.type)
+    if has_custom_gradient(op):
+        return None
+    # What tf.nn.moments stops has a second derivative; see `stops`.
+    return _TABLE.get("Identity" if stops.is_of_moments(op) else op.type)
 
 
 def has_custom_gradient(op: tf.Operation) -> bool:

@@ -24,12 +24,19 @@ class Problem:
         `[*lead, *y_rest, *x_rest]`: 0 for the whole one, 1 for one per example, more where the
         graph shows that more axes are kept apart.
       compiled: the graph will be compiled by XLA.
+      asked: the target as it came, where y is a copy of it whose derivatives are right.
     """
 
     y: tf.Tensor
     sources: tuple[Source, ...]
     apart: int = 0
     compiled: bool = False
+    asked: tf.Tensor | None = None
+
+    @property
+    def target(self) -> tf.Tensor:
+        """The target as it came, of which examples are shown to stay apart."""
+        return self.y if self.asked is None else self.asked
 
     @functools.cached_property
     def ops(self) -> list[tf.Operation]:
@@ -310,6 +317,18 @@ def unsafe_when_batched(problem: Problem) -> str:
     return (
         f"{suspects[0]} may have a batch of one, for which TensorFlow's kernel gives wrong values "
         "once a vectorized map adds an axis before it"
+    )
+
+
+def has_no_second_map(problem: Problem) -> bool:
+    """Returns whether TensorFlow's second gradient of an op on the way cannot be mapped.
+
+    A vectorized map over that of a tf.cond raises in TensorFlow 2.21 ("Required handle data not
+    set"), over that of a loop it takes seconds to construct, and over that of a tf.TensorArray,
+    read or gathered, it fails when the graph runs.
+    """
+    return any(
+        op.type in subgraph.WITH_BODY or op.type.startswith("TensorList") for op in problem.ops
     )
 
 

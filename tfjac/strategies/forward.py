@@ -8,7 +8,6 @@ import math
 import tensorflow as tf
 
 from tfjac import sweeps
-from tfjac.graph import subgraph
 from tfjac.strategies import base
 
 # Op types whose gradient is made of ops that have no gradient themselves, so that differentiating
@@ -140,10 +139,7 @@ def second_gradients(problem: base.Problem) -> base.Support:
 
 
 def _goes_one_by_one(problem: base.Problem) -> bool:
-    # A vectorized map over the second gradient of a tf.cond raises in TensorFlow 2.21 ("Required
-    # handle data not set"), and over that of a loop it takes seconds to construct.
-    has_body = not subgraph.WITH_BODY.isdisjoint(op.type for op in problem.ops)
-    return has_body or bool(base.unsafe_when_batched(problem))
+    return base.has_no_second_map(problem) or bool(base.unsafe_when_batched(problem))
 
 
 def _has_custom_gradient(problem: base.Problem) -> bool:

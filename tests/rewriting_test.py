@@ -1,0 +1,221 @@
+"""Ops whose derivatives in TensorFlow are wrong, missing or right only once: ours are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+
+pytestmark = pytest.mark.filterwarnings("ignore::tfjac.errors.LoopFallbackWarning")
+
+_RNG = np.random.default_rng(11)
+
+
+def drawn(*shape):
+    return _RNG.normal(size=shape)
+
+
+def constant(*shape):
+    return tf.constant(drawn(*shape))
+
+
+def _layer(make, shape):
+    layer = make(dtype="float64")
+    layer.build(shape)
+    for weight in layer.trainable_weights:
+        weight.assign(drawn(*weight.shape))
+    return layer
+
+
+def _affine(interpolation, fill_mode, by="images"):
+    images = tf.constant(drawn(2, 4, 5, 2))
+    matrix = np.array([[0.7, -0.2, 0.33, 0.3, 0.8, -0.37, 0.01, -0.02]])
+    matrices = np.concatenate([matrix, [[1.3, 0.4, -1.6, -0.5, 1.2, 1.1, 0.0, 0.03]]])
+
+    def transformed(images, transforms):
+        return tf.raw_ops.ImageProjectiveTransformV3(
+            images=images,
+            transforms=tf.cast(transforms, tf.float32),
+            output_shape=[3, 6],
+            fill_value=0.5,
+            interpolation=interpolation,
+            fill_mode=fill_mode,
+        )
+
+    if by == "images":
+        return lambda x: transformed(x, matrices), images.numpy()
+    return lambda t: transformed(images, t), matrices
+
+
+def _complex(fn, *shape):
+    """Returns a function of real and imaginary parts that gives both of a complex function."""
+
+    def of_parts(x):
+        z = fn(tf.complex(x[0], x[1]))
+        return tf.stack([tf.math.real(z), tf.math.imag(z)])
+
+    return of_parts, drawn(2, *shape)
+
+
+def _labels_and_logits():
+    def loss(x):
+        labels, logits = tf.split(x, 2, 1)
+        return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
+
+    return loss, np.abs(drawn(2, 6))
+
+
+NORM = _layer(lambda **k: tf.keras.layers.LayerNormalization(epsilon=0.1, **k), (None, 4))
+GROUPS = _layer(lambda **k: tf.keras.layers.GroupNormalization(2, epsilon=0.1, **k), (None, 4))
+BATCH = _layer(lambda **k: tf.keras.layers.BatchNormalization(epsilon=0.1, **k), (None, 3))
+WEIGHT, FILTERS, GROUPED = constant(3, 4), constant(2, 2, 2, 3), constant(2, 2, 1, 4)
+ZEROS = np.array([[0.0, 1.5, 0.0, -2.0], [0.7, 0.0, 1.1, 2.0]])
+TIES = np.array([[0.5, 0.5, 0.5, -1.0, 0.2]])
+
+# name -> function of one tensor, in float64; and where.
+FUNCTIONS = {
+    "layer normalization": (lambda x: NORM(tf.matmul(x, WEIGHT)), drawn(2, 3)),
+    "group normalization": (lambda x: GROUPS(tf.matmul(x, WEIGHT)), drawn(2, 3)),
+    "batch normalization in training": (lambda x: BATCH(x, training=True), drawn(4, 3)),
+    "moments of images": (
+        lambda x: tf.nn.batch_normalization(x, *tf.nn.moments(x, [1, 2], keepdims=True),
+                                            None, None, 0.1),
+        drawn(2, 2, 3, 1),
+    ),
+    "moments of keras": (
+        lambda x: tf.stack(tf.keras.ops.moments(x, axes=1)), drawn(2, 3),
+    ),
+    "softsign": (lambda x: tf.nn.softsign(tf.matmul(x, WEIGHT)), drawn(2, 3)),
+    "xlogy": (lambda x: tf.math.xlogy(x, 2.0 + x**2), np.array([0.0, 0.5, -1.0])),
+    "xlog1py": (lambda x: tf.math.xlog1py(x, 1.0 + x**2), np.array([0.0, 0.5, -1.0])),
+    "xdivy": (lambda x: tf.math.xdivy(x, 2.0 + x), np.array([0.0, 0.5, -1.0])),
+    "cumprod": (lambda x: tf.math.cumprod(x, 1), ZEROS),
+    "cumprod from behind, without itself": (
+        lambda x: tf.math.cumprod(x, -1, exclusive=True, reverse=True), ZEROS
+    ),
+    "reduce_prod": (lambda x: tf.reduce_prod(x, 1), ZEROS),
+    "reduce_prod of all": (lambda x: tf.reduce_prod(x, keepdims=True), 0.7 + 0 * ZEROS[:, :3]),
+    "cumulative_logsumexp": (lambda x: tf.math.cumulative_logsumexp(x, 1), TIES),
+    "cumulative_logsumexp from behind": (
+        lambda x: tf.math.cumulative_logsumexp(x, 1, reverse=True), TIES
+    ),
+    "cross entropy by labels and logits": _labels_and_logits(),
+    "response normalization": (
+        lambda x: tf.raw_ops.LRN(
+            input=x, depth_radius=1, bias=1.0, alpha=0.5, beta=0.75
+        ),
+        drawn(1, 1, 2, 4).astype(np.float32),
+    ),
+    "grouped convolution": (lambda x: tf.nn.conv2d(x, GROUPED, 1, "VALID"), drawn(2, 3, 4, 2)),
+    "dilated convolution": (
+        lambda x: tf.nn.conv2d(x, FILTERS, 1, "SAME", dilations=2), drawn(1, 4, 4, 2)
+    ),
+    "determinant of complex": _complex(tf.linalg.det, 2, 3, 3),
+    "sign of a complex determinant": _complex(lambda z: tf.linalg.slogdet(z)[0], 2, 2, 2),
+    "logarithm of a complex determinant": _complex(lambda z: tf.linalg.slogdet(z)[1], 2, 2, 2),
+    "cumprod of complex": _complex(lambda z: tf.math.cumprod(z, 0), 3),
+    "xlogy of complex": _complex(lambda z: tf.math.xlogy(z, 2.0 + z * z), 3),
+}  # fmt: skip
+for _interpolation in ("NEAREST", "BILINEAR"):
+    for _fill_mode in ("CONSTANT", "REFLECT", "WRAP", "NEAREST"):
+        FUNCTIONS[f"affine {_interpolation} {_fill_mode}"] = _affine(_interpolation, _fill_mode)
+FUNCTIONS["affine by the transforms"] = _affine("BILINEAR", "CONSTANT", "transforms")
+
+_SINGLE = ("response normalization", "affine by the transforms")
+# Linear in what they are differentiated by.
+_LINEAR = [n for n in FUNCTIONS if n.startswith("affine ") and "transforms" not in n]
+STRATEGIES = [name for name in tfjac.strategies.names() if name != "structural"]
+
+
+def tolerance(name, order):
+    return {1: 3e-3, 2: 3e-2}[order] if name in _SINGLE else {1: 1e-7, 2: 1e-5}[order]
+
+
+def differences(fn, x, h):
+    """Returns the Jacobian of a NumPy function by central differences of fourth order."""
+    columns = []
+    for k in range(x.size):
+        step = np.zeros(x.size)
+        step[k] = h
+        step = step.reshape(x.shape)
+
+        def at(t, step=step):
+            return np.asarray(fn((x + t * step).astype(x.dtype)), np.float64)
+
+        columns.append((8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * h))
+    return np.stack(columns, -1).reshape(*columns[0].shape, *x.shape)
+
+
+def jacobian_by_differences(name, x):
+    fn = FUNCTIONS[name][0]
+    return differences(lambda v: fn(tf.constant(v)).numpy(), x, 1e-2 if name in _SINGLE else 1e-3)
+
+
+def check_close(found, wanted, tolerance):
+    scale = max(1.0, np.abs(wanted).max(initial=0.0))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_first_derivative_is_that_by_differences(name, strategy):
+    fn, x = FUNCTIONS[name]
+    found = tf.function(lambda x: tfjac.jacobian(fn(x), x, strategy), autograph=False)
+    check_close(found(tf.constant(x)).numpy(), jacobian_by_differences(name, x), tolerance(name, 1))
+
+
+def weighted(name, x):
+    """Returns a scalar that is not linear in what the function gives."""
+    y = FUNCTIONS[name][0](x)
+    weights = np.random.default_rng(3).normal(size=y.shape)
+    return tf.reduce_sum(tf.cast(weights, y.dtype) * y * (1 + 0.5 * y))
+
+
+def hessian_by_differences(name, x):
+    def gradient(v):
+        value = lambda u: weighted(name, tf.constant(u)).numpy()  # noqa: E731
+        return differences(value, v, 1e-2)
+
+    return differences(gradient, x, 1e-2)
+
+
+_TWICE = [n for n in FUNCTIONS if n not in _SINGLE and n not in _LINEAR]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", _TWICE)
+def test_the_second_derivative_is_that_by_differences(name, strategy):
+    x = FUNCTIONS[name][1]
+    wanted = hessian_by_differences(name, x)
+
+    @tf.function(autograph=False)
+    def ours(x):
+        return tfjac.hessian(weighted(name, x), x, strategy)
+
+    @tf.function(autograph=False)
+    def of_a_tape(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = weighted(name, x)
+        return tfjac.jacobian(tape.gradient(y, x), x, strategy)
+
+    check_close(ours(tf.constant(x)).numpy(), wanted, tolerance(name, 2))
+    check_close(of_a_tape(tf.constant(x)).numpy(), wanted, tolerance(name, 2))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", _TWICE)
+def test_a_tape_differentiates_a_penalty_on_the_jacobian(name, strategy):
+    x = FUNCTIONS[name][1]
+
+    @tf.function(autograph=False)
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            penalty = tf.reduce_sum(tfjac.jacobian(FUNCTIONS[name][0](x), x, strategy) ** 2)
+        return tape.gradient(penalty, x)
+
+    wanted = differences(lambda v: np.sum(jacobian_by_differences(name, v) ** 2), x, 1e-2)
+    check_close(gradient(tf.constant(x)).numpy(), wanted, 10 * tolerance(name, 2))

@@ -1,0 +1,198 @@
+"""A copy of what lies between a target and its sources, with the ops at fault replaced.
+
+Adds ops to the default graph where there is something to be replaced, and none elsewhere. What was
+computed before an op at fault is not copied. TensorFlow merges equal ops when the graph runs, so
+that the value is computed once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfjac import errors, graph_memo, tf_internals
+from tfjac.graph import bodies, subgraph
+from tfjac.rewriting import table
+
+# Stateful ops that may be run again: they only read.
+_READ_ONLY = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+
+def rewritten(y: tf.Tensor, tensors: Sequence[tf.Tensor], ops: Sequence[tf.Operation]) -> tf.Tensor:
+    """Returns a tensor of the value of `y` that has the right derivatives by some tensors.
+
+    `y` itself where no op between them is at fault. Under a tape the copy is made anew: it sees
+    only ops made while it is active.
+
+    Args:
+      y: the target.
+      tensors: the sources.
+      ops: those between, in topological order.
+
+    Raises:
+      UnsupportedError: the first derivative of an op is at fault, and to replace it something
+        would run again that may run only once, as a random draw.
+    """
+    reached = bodies.Reached.after(tensors, ops)
+    if not _is_at_fault(ops, reached):
+        return y
+    key = ("rewritten", y.ref(), *(t.ref() for t in tensors))
+    return graph_memo.memoized_unless_recording(key, lambda: _copied(y, ops, reached))
+
+
+def _copied(y: tf.Tensor, ops: Sequence[tf.Operation], reached: bodies.Reached) -> tf.Tensor:
+    copy = _Copy()
+    with tf.name_scope("rewritten"):
+        for op in ops:
+            copy.follow(op, reached.given(op))
+    return copy.find(y)
+
+
+def _is_at_fault(ops: Sequence[tf.Operation], reached: bodies.Reached) -> bool:
+    return any(table.replacement_of(op, given) for op, given in bodies.walk(ops, reached))
+
+
+class _Copy:
+    """The tensors of a copy by those of the graph that they stand for."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple, tf.Tensor] = {}
+        self._outer = subgraph.OuterTensors()
+        # What replaced ops were at fault for, by the tensors that depend on them.
+        self._faults: dict[tuple, str] = {}
+
+    def find(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Returns the tensor of the copy that stands for one, itself where it was not copied."""
+        return self._made.get(self._outer.find(tensor, self._made), tensor)
+
+    def follow(self, op: tf.Operation, given: Sequence[bool]) -> None:
+        """Copies or replaces an op where it is at fault, or what it depends on was copied."""
+        inputs = [self.find(t) for t in op.inputs]
+        is_changed = any(new is not old for new, old in zip(inputs, op.inputs))
+        replacement = table.replacement_of(op, given)
+        inner_faults = _faults_within(op, given)
+        if not (is_changed or replacement or inner_faults):
+            return
+        faults = [self._faults.get(subgraph.key_of(t), "") for t in op.inputs] + inner_faults
+        if replacement is None and runs_once(op):
+            _check_kept(op, [fault for fault in faults if fault])
+            return
+        if replacement and replacement.first:
+            faults.append(f"of {op.type} {replacement.fault}")
+        self._put(op, _made_anew(op, inputs, given))
+        fault = next((f for f in faults if f), "")
+        self._faults |= {subgraph.key_of(t): fault for t in op.outputs if fault}
+
+    def whole(self, body: bodies.Inner, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Copies all of a body that its outputs need, and returns them."""
+        self._made.update(zip(map(subgraph.key_of, body.graph.inputs), inputs))
+        for op in bodies.needed(body.graph):
+            if op.type != "Placeholder":
+                given = body.reached.given(op)
+                self._put(op, _made_anew(op, [self.find(t) for t in op.inputs], given))
+        return [self.find(t) for t in body.graph.outputs]
+
+    def _put(self, op: tf.Operation, made: Sequence[tf.Tensor]) -> None:
+        for old, new in zip(op.outputs, made):
+            if old.dtype not in (tf.resource, tf.variant):
+                new.set_shape(old.shape)
+            self._made[subgraph.key_of(old)] = new
+
+
+def _made_anew(
+    op: tf.Operation, inputs: Sequence[tf.Tensor], given: Sequence[bool]
+) -> list[tf.Tensor]:
+    """Returns the outputs of the op, or of what replaces it, on inputs of the copy."""
+    with tf.device(op.device) if op.device else contextlib.nullcontext():
+        replacement = table.replacement_of(op, given)
+        if replacement is not None:
+            return replacement.build(op, inputs)
+        if op.type in _CALLS or _faults_within(op, given, first=False):
+            return _called(op, inputs, bodies.inner(op, given))
+        return tf_internals.copy_of(op, inputs)
+
+
+def _called(
+    op: tf.Operation, inputs: Sequence[tf.Tensor], inner: Sequence[bodies.Inner]
+) -> list[tf.Tensor]:
+    """Returns what an op gives that calls functions, each of them copied."""
+
+    def run(body: bodies.Inner, given: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        # A branch or function that returns an input as it is would make no op of its own.
+        return [tf.identity(t) for t in _Copy().whole(body, given)]
+
+    if op.type in _CALLS:
+        (body,) = inner
+        compiled = "_XlaMustCompile" in op.node_def.attr and op.get_attr("_XlaMustCompile")
+        if not compiled:
+            return run(body, inputs)
+        function = tf.function(lambda *given: run(body, given), autograph=False, jit_compile=True)
+        return tf.nest.flatten(function(*inputs))
+    if op.type in ("While", "StatelessWhile"):
+        return _loop(op, inputs, run, inner[0])
+    branches = [lambda body=body: run(body, inputs[1:]) for body in inner]
+    if op.type in ("Case", "StatelessCase"):
+        return tf.nest.flatten(tf.switch_case(inputs[0], branches))
+    return tf.nest.flatten(tf.cond(tf.cast(inputs[0], tf.bool), *branches))
+
+
+def _loop(op: tf.Operation, inputs: Sequence[tf.Tensor], run, body: bodies.Inner):
+    condition = bodies.Inner(tf_internals.body_of(op, "cond"), (), bodies.Reached([]))
+    return tf.nest.flatten(
+        tf.while_loop(
+            lambda *given: run(condition, given)[0],
+            lambda *given: run(body, given),
+            list(inputs),
+            shape_invariants=[
+                None if t.dtype in (tf.resource, tf.variant) else t.shape for t in op.outputs
+            ],
+            parallel_iterations=op.get_attr("parallel_iterations"),
+            maximum_iterations=_limit(inputs),
+        )
+    )
+
+
+def _limit(inputs: Sequence[tf.Tensor]) -> int | None:
+    """Returns the most turns of a loop, which TensorFlow keeps as its second variable."""
+    limit = tf.get_static_value(inputs[1]) if len(inputs) > 1 else None
+    known = limit is not None and inputs[1].dtype == tf.int32 and limit.ndim == 0
+    return int(limit) if known and limit >= 0 else None
+
+
+def _faults_within(op: tf.Operation, given: Sequence[bool], first: bool = True) -> list[str]:
+    """Returns the faults of ops in the bodies that an op calls; of all orders unless `first`."""
+    found = []
+    for each in bodies.inner(op, given):
+        for part, reached in bodies.walk(each.ops, each.reached):
+            replacement = table.replacement_of(part, reached)
+            if replacement is not None:
+                known = replacement.first or not first
+                found.append(f"of {part.type} {replacement.fault}" if known else "")
+    return found
+
+
+def runs_once(op: tf.Operation) -> bool:
+    """Returns whether an op may not run again, lest it draws or writes something else."""
+    if op.type not in subgraph.WITH_BODY:
+        return tf_internals.is_stateful(op.type) and op.type not in _READ_ONLY
+    found = subgraph.bodies(op)
+    if None in found.graphs or any(_is_written(t) for t in op.inputs if t.dtype == tf.resource):
+        return True
+    return any(runs_once(part) for graph in found.graphs for part in bodies.needed(graph))
+
+
+def _is_written(handle: tf.Tensor) -> bool:
+    return any(reader.type.startswith("Assign") for reader in handle.consumers())
+
+
+def _check_kept(op: tf.Operation, faults: Sequence[str]) -> None:
+    if faults:
+        raise errors.UnsupportedError(
+            f"op {op.name!r} of type {op.type}, between x and y, may run only once, as it draws or "
+            f"writes something, and cannot be copied: TensorFlow's derivative is at fault, as "
+            f"{faults[0]}. Keep random draws and assignments apart from that op, or pass what was "
+            "drawn as an argument."
+        )

@@ -1,0 +1,24 @@
+"""Losses whose second derivatives are at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfjac.rewriting.replacement import Replacement
+
+
+def _softmax_cross_entropy(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    logits, labels = inputs
+    logs = tf.nn.log_softmax(logits)
+    # Where a label is zero its logarithm does not count, be it infinite.
+    loss = -tf.reduce_sum(tf.math.multiply_no_nan(logs, labels), -1)
+    return [loss, tf.exp(logs) - labels]
+
+
+TABLE = {
+    "SoftmaxCrossEntropyWithLogits": Replacement(
+        _softmax_cross_entropy, "second derivatives by the labels are zero", first=False
+    ),
+}

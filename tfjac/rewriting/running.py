@@ -1,0 +1,107 @@
+"""Products and sums of exponentials over an axis, whole and running, by doubling steps.
+
+Step k combines each entry with the one 2^k places before it (D. Hillis and G. Steele, "Data
+parallel algorithms", 1986), so that what is differentiated are products and sums of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from tfjac.rewriting.replacement import Replacement
+
+Combine = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+def _axis(op: tf.Operation) -> int | None:
+    """Returns the axis of a running op, if it is told and of known size."""
+    axis, rank = tf.get_static_value(op.inputs[1]), op.inputs[0].shape.rank
+    if axis is None or rank is None or op.inputs[0].shape[int(axis)] is None:
+        return None
+    return int(axis) % rank
+
+
+def _is_told(op: tf.Operation, given: Sequence[bool]) -> bool:
+    return _axis(op) is not None
+
+
+def _cut(tensor: tf.Tensor, axis: int, begin: int, end: int) -> tf.Tensor:
+    return tensor[(slice(None),) * axis + (slice(begin, end),)]
+
+
+def _running(op: tf.Operation, x: tf.Tensor, combine: Combine, neutral: tf.Tensor) -> tf.Tensor:
+    axis = _axis(op)
+    size, reverse = op.inputs[0].shape[axis], op.get_attr("reverse")
+    if reverse:
+        x = tf.reverse(x, [axis])
+    step = 1
+    while step < size:
+        ahead = combine(_cut(x, axis, 0, size - step), _cut(x, axis, step, size))
+        x = tf.concat([_cut(x, axis, 0, step), ahead], axis)
+        step *= 2
+    if op.get_attr("exclusive") and size:
+        first = tf.zeros_like(_cut(x, axis, 0, 1)) + neutral
+        x = tf.concat([first, _cut(x, axis, 0, size - 1)], axis)
+    return tf.reverse(x, [axis]) if reverse else x
+
+
+def _cumprod(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    return [_running(op, inputs[0], tf.multiply, tf.ones([], inputs[0].dtype))]
+
+
+def _cumulative_logsumexp(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    x = inputs[0]
+    # The value of an empty sum, as TensorFlow has it.
+    neutral = tf.constant(x.dtype.min, x.dtype)
+    return [_running(op, x, _log_of_sum, neutral)]
+
+
+def _log_of_sum(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Returns log(exp(one) + exp(other)), smooth also where they are equal."""
+    return one + tf.math.softplus(other - one)
+
+
+def _product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    x = inputs[0]
+    for axis in _reduced_axes(op):
+        x = _multiplied(x, axis)
+    return [tf.ensure_shape(tf.reshape(x, tf.shape(op.outputs[0])), op.outputs[0].shape)]
+
+
+def _multiplied(x: tf.Tensor, axis: int) -> tf.Tensor:
+    """Returns the product along an axis, which stays with size one."""
+    size = x.shape[axis]
+    if size == 0:
+        return tf.reduce_prod(x, axis, keepdims=True)
+    while size > 1:
+        half = size // 2
+        found = _cut(x, axis, 0, half) * _cut(x, axis, half, 2 * half)
+        x = found if size == 2 * half else tf.concat([found, _cut(x, axis, 2 * half, size)], axis)
+        size -= half
+    return x
+
+
+def _reduced_axes(op: tf.Operation) -> list[int] | None:
+    axes, shape = tf.get_static_value(op.inputs[1]), op.inputs[0].shape
+    if axes is None or shape.rank is None:
+        return None
+    found = sorted({int(a) % max(shape.rank, 1) for a in axes.reshape(-1)}) if shape.rank else []
+    return None if any(shape[a] is None for a in found) else found
+
+
+def _has_several(op: tf.Operation, given: Sequence[bool]) -> bool:
+    axes = _reduced_axes(op)
+    return axes is not None and any(op.inputs[0].shape[a] > 1 for a in axes)
+
+
+TABLE = {
+    "Cumprod": Replacement(_cumprod, "it is wrong at zeros, and of complex numbers", _is_told),
+    "CumulativeLogsumexp": Replacement(
+        _cumulative_logsumexp, "its second derivative by a zero cotangent is NaN", _is_told
+    ),
+    "Prod": Replacement(
+        _product, "the second derivative is wrong at zeros", _has_several, first=False
+    ),
+}
