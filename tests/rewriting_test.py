@@ -56,7 +56,8 @@ def _complex(fn, *shape):
         z = fn(tf.complex(x[0], x[1]))
         return tf.stack([tf.math.real(z), tf.math.imag(z)])
 
-    return of_parts, drawn(2, *shape)
+    x = drawn(2, *shape)
+    return of_parts, x + 2 * np.eye(shape[-1]) if len(shape) > 1 else x
 
 
 def _labels_and_logits():
@@ -64,7 +65,8 @@ def _labels_and_logits():
         labels, logits = tf.split(x, 2, 1)
         return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
 
-    return loss, np.abs(drawn(2, 6))
+    labels = np.abs(drawn(2, 3))
+    return loss, np.concatenate([labels / labels.sum(1, keepdims=True), drawn(2, 3)], 1)
 
 
 NORM = _layer(lambda **k: tf.keras.layers.LayerNormalization(epsilon=0.1, **k), (None, 4))
@@ -181,6 +183,8 @@ def hessian_by_differences(name, x):
     return differences(gradient, x, 1e-2)
 
 
+# Where the first gradient is wrong, what a tape of TensorFlow gives is the gradient of nothing.
+_WRONG_ONCE = ("xlogy", "xlog1py", "xdivy", "cumprod", "determinant", "sign of", "logarithm of")
 _TWICE = [n for n in FUNCTIONS if n not in _SINGLE and n not in _LINEAR]
 
 
@@ -202,7 +206,8 @@ def test_the_second_derivative_is_that_by_differences(name, strategy):
         return tfjac.jacobian(tape.gradient(y, x), x, strategy)
 
     check_close(ours(tf.constant(x)).numpy(), wanted, tolerance(name, 2))
-    check_close(of_a_tape(tf.constant(x)).numpy(), wanted, tolerance(name, 2))
+    if not name.startswith(_WRONG_ONCE):
+        check_close(of_a_tape(tf.constant(x)).numpy(), wanted, tolerance(name, 2))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -215,7 +220,7 @@ def test_a_tape_differentiates_a_penalty_on_the_jacobian(name, strategy):
         with tf.GradientTape() as tape:
             tape.watch(x)
             penalty = tf.reduce_sum(tfjac.jacobian(FUNCTIONS[name][0](x), x, strategy) ** 2)
-        return tape.gradient(penalty, x)
+        return tape.gradient(penalty, x, unconnected_gradients="zero")
 
     wanted = differences(lambda v: np.sum(jacobian_by_differences(name, v) ** 2), x, 1e-2)
     check_close(gradient(tf.constant(x)).numpy(), wanted, 10 * tolerance(name, 2))

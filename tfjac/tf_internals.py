@@ -134,7 +134,21 @@ def _added(op: tf.Operation, inputs: Sequence[tf.Tensor], attributes) -> list[tf
         attrs=attributes,
         op_def=op.op_def,
     )
+    if made.outputs and is_recording():
+        _record(made)
     return list(made.outputs)
+
+
+def _record(op: tf.Operation) -> None:
+    """Tells the tapes of an op that was added to the graph directly, which they do not see."""
+
+    def backward(*cotangents):
+        found = ops.get_gradient_function(op)(op, *cotangents)
+        return list(found) if isinstance(found, (list, tuple)) else [found]
+
+    with contextlib.suppress(LookupError):
+        if ops.get_gradient_function(op) is not None:
+            record_operation(op.type, op.outputs, op.inputs, backward)
 
 
 def is_stateful(op_type: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from tfjac import gradients
 from tfjac.rewriting.replacement import Replacement
 
 
@@ -104,7 +105,7 @@ def _normalize(op: tf.Operation, x: tf.Tensor) -> tf.Tensor:
 def _response_gradient(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     cotangent, x, _ = inputs
     y = _normalize(op, x)
-    return tf.gradients(y, x, cotangent, stop_gradients=x)
+    return gradients.gradients(y, [x], [cotangent])
 
 
 def _knows_channels(op: tf.Operation, given: Sequence[bool]) -> bool:

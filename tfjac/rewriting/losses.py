@@ -14,7 +14,8 @@ def _softmax_cross_entropy(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> lis
     logs = tf.nn.log_softmax(logits)
     # Where a label is zero its logarithm does not count, be it infinite.
     loss = -tf.reduce_sum(tf.math.multiply_no_nan(logs, labels), -1)
-    return [loss, tf.exp(logs) - labels]
+    # The gradient by the logits, also of labels that do not add up to one.
+    return [loss, tf.exp(logs) * tf.reduce_sum(labels, -1, keepdims=True) - labels]
 
 
 TABLE = {

@@ -60,7 +60,10 @@ def _cumulative_logsumexp(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list
 
 def _log_of_sum(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     """Returns log(exp(one) + exp(other)), smooth also where they are equal."""
-    return one + tf.math.softplus(other - one)
+    # What is taken off is put on again: it has no derivative.
+    larger = tf.stop_gradient(tf.maximum(one, other))
+    larger = tf.where(tf.math.is_finite(larger), larger, tf.zeros_like(larger))
+    return larger + tf.math.log(tf.exp(one - larger) + tf.exp(other - larger))
 
 
 def _product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
