@@ -32,6 +32,7 @@ LAYERS = [
     {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies", "coverage"},
     {"graph.missing", "rewriting", "rewriting.replacement"},
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
+    | {"rewriting.indices", "rewriting.normalization"}
     | {"rewriting.matrices", "rewriting.pointwise", "rewriting.python_functions"}
     | {"rewriting.running"},
     {"rewriting.table"},

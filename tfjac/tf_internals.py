@@ -100,9 +100,7 @@ def _graph_of(op: tf.Operation, name: str) -> tf.Graph | None:
     return getattr(op.graph._get_function(name), "graph", None)  # pylint: disable=protected-access
 
 
-def same_op(
-    op: tf.Operation, inputs: Sequence[tf.Tensor], **changed: Sequence[int]
-) -> list[tf.Tensor]:
+def same_op(op: tf.Operation, inputs: Sequence[tf.Tensor], **dtypes: tf.DType) -> list[tf.Tensor]:
     """Returns the outputs of an op of the type and attributes of `op` on other inputs.
 
     Adds it to the default graph. What begins with "_" among the attributes belongs to the old op.
@@ -110,11 +108,11 @@ def same_op(
     Args:
       op: the op.
       inputs: of the new one.
-      **changed: attributes that are lists of integers and are to be others.
+      **dtypes: attributes that are dtypes and are to be others.
     """
     attributes = {n: v for n, v in op.node_def.attr.items() if not n.startswith("_")}
-    for name, numbers in changed.items():
-        attributes[name] = tf.compat.v1.AttrValue(list={"i": list(numbers)})
+    for name, dtype in dtypes.items():
+        attributes[name] = tf.compat.v1.AttrValue(type=dtype.as_datatype_enum)
     return _added(op, inputs, attributes)
 
 

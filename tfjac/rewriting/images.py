@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from tfjac import gradients
+from tfjac import gradients, tf_internals
 from tfjac.rewriting.replacement import Replacement
 
 
 def _transformed(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Reads each output pixel at the place that the transform names, as the kernel does."""
-    images, transforms, shape, fill = inputs
+    images, transforms, shape, *fill = inputs
+    (fill,) = fill or (tf.zeros([]),)  # as ImageProjectiveTransformV2 has none
     y, x = _places(transforms, shape)
     fill_mode = op.get_attr("fill_mode").decode()
     sizes = tf.shape(images)
@@ -112,12 +113,24 @@ def _knows_channels(op: tf.Operation, given: Sequence[bool]) -> bool:
     return op.inputs[0].shape.rank is not None and op.inputs[0].shape[-1] is not None
 
 
+def _resized(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    images, size = inputs
+    return tf_internals.same_op(op, [tf.cast(images, tf.float32), size], T=tf.float32)
+
+
+def _is_half(op: tf.Operation, given: Sequence[bool]) -> bool:
+    return op.inputs[0].dtype not in (tf.float32, tf.float64)
+
+
+_TRANSFORM = Replacement(
+    _transformed,
+    "the gradient by the images resamples with the inverse matrix, which is not the adjoint; by "
+    "the transforms it is missing",
+)
 TABLE = {
-    "ImageProjectiveTransformV3": Replacement(
-        _transformed,
-        "the gradient by the images resamples with the inverse matrix, which is not the adjoint; "
-        "by the transforms it is missing",
-    ),
+    "ImageProjectiveTransformV2": _TRANSFORM,
+    "ImageProjectiveTransformV3": _TRANSFORM,
+    "ResizeBicubic": Replacement(_resized, "it has no derivative in half precision", _is_half),
     "LRN": Replacement(
         _response_normalized, "it has no second derivative", _knows_channels, first=False
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import stops
@@ -46,11 +47,92 @@ def _harmless(x: tf.Tensor, y: tf.Tensor, bound: float) -> tf.Tensor:
     return tf.where((x == 0) & outside, tf.ones([], y.dtype), y)
 
 
+def _squared_difference(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    apart = inputs[0] - inputs[1]
+    return [tf.math.conj(apart) * apart]
+
+
+def _multiplied(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    x, y = inputs
+    finite = tf.math.is_finite(tf.math.real(x)) & tf.math.is_finite(tf.math.imag(x))
+    return [tf.where((y == 0) & ~finite, tf.zeros([], x.dtype), x) * y]
+
+
+def _is_complex(op: tf.Operation, given: Sequence[bool]) -> bool:
+    return op.inputs[0].dtype.is_complex
+
+
+def _power(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns x ** 0 or x ** 1, broadcast as the exponent has it."""
+    x, exponent = inputs
+    found = tf.ones_like(x) if np.all(tf.get_static_value(exponent) == 0) else x
+    return [tf.broadcast_to(found, tf.shape(op.outputs[0]))]
+
+
+def _is_trivial_power(op: tf.Operation, given: Sequence[bool]) -> bool:
+    exponent = tf.get_static_value(op.inputs[1])
+    return exponent is not None and exponent.size == 1 and exponent.item() in (0, 1)
+
+
+@tf.custom_gradient
+def _bessel_i1(x: tf.Tensor):
+    def pulled(cotangent):
+        # I1' = I0 - I1 / x, and I1 / x is 1/2 at zero.
+        ratio = tf.where(x == 0, tf.constant(0.5, x.dtype), _bessel_i1(x) / _nonzero(x))
+        return cotangent * (_bessel_i0(x) - ratio)
+
+    return tf.math.bessel_i1(x), pulled
+
+
+@tf.custom_gradient
+def _bessel_i0(x: tf.Tensor):
+    return tf.math.bessel_i0(x), lambda cotangent: cotangent * _bessel_i1(x)
+
+
+@tf.custom_gradient
+def _bessel_j1(x: tf.Tensor):
+    def pulled(cotangent):
+        # J1' = J0 - J1 / x, and J1 / x is 1/2 at zero.
+        ratio = tf.where(x == 0, tf.constant(0.5, x.dtype), _bessel_j1(x) / _nonzero(x))
+        return cotangent * (_bessel_j0(x) - ratio)
+
+    return tf.math.special.bessel_j1(x), pulled
+
+
+@tf.custom_gradient
+def _bessel_j0(x: tf.Tensor):
+    return tf.math.special.bessel_j0(x), lambda cotangent: -cotangent * _bessel_j1(x)
+
+
+def _nonzero(x: tf.Tensor) -> tf.Tensor:
+    return tf.where(x == 0, tf.ones_like(x), x)
+
+
+def _of_one(function):
+    def build(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        return [function(inputs[0])]
+
+    return build
+
+
 def _of_moments(op: tf.Operation, given: Sequence[bool]) -> bool:
     return stops.is_of_moments(op)
 
 
 TABLE = {
+    "BesselI0": Replacement(_of_one(_bessel_i0), "the second derivative at zero is wrong"),
+    "BesselI1": Replacement(_of_one(_bessel_i1), "the derivative at zero is wrong"),
+    "BesselJ0": Replacement(_of_one(_bessel_j0), "the third derivative at zero is NaN"),
+    "BesselJ1": Replacement(_of_one(_bessel_j1), "the second derivative at zero is NaN"),
+    "MulNoNan": Replacement(
+        _multiplied, "the derivative of complex numbers is not conjugated", _is_complex
+    ),
+    "Pow": Replacement(
+        _power, "derivatives of x ** 0 and x ** 1 at zero are NaN", _is_trivial_power
+    ),
+    "SquaredDifference": Replacement(
+        _squared_difference, "the derivative of complex numbers is not conjugated", _is_complex
+    ),
     "Softsign": Replacement(_softsign, "it has no second derivative", first=False),
     "SoftsignGrad": Replacement(_softsign_gradient, "it has no derivative"),
     "StopGradient": Replacement(

@@ -99,7 +99,42 @@ def _has_several(op: tf.Operation, given: Sequence[bool]) -> bool:
     return axes is not None and any(op.inputs[0].shape[a] > 1 for a in axes)
 
 
+def _segment_product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns products of segments: running ones within each, of which the last are taken."""
+    x, segments = inputs[0], tf.reshape(inputs[1], [-1])
+    size, rest = op.inputs[1].shape.num_elements(), op.inputs[0].shape[op.inputs[1].shape.rank :]
+    order = tf.argsort(segments, stable=True)
+    segments = tf.gather(segments, order)
+    x = tf.gather(tf.reshape(x, [size, *rest]), order)
+    step = 1
+    while step < size:
+        same = tf.reshape(segments[:-step] == segments[step:], [size - step] + [1] * rest.rank)
+        found = tf.where(same, x[:-step] * x[step:], x[step:])
+        x, step = tf.concat([x[:step], found], 0), 2 * step
+    count = tf.shape(op.outputs[0])[0]
+    kept = tf.range(count, dtype=segments.dtype)
+    last = tf.searchsorted(segments, kept, side="right") - 1
+    is_filled = (
+        tf.gather(segments, tf.maximum(last, 0)) == kept if size else tf.zeros_like(kept) > 0
+    )
+    is_filled = tf.reshape(is_filled & (last >= 0), tf.concat([[count], [1] * rest.rank], 0))
+    found = tf.gather(x, tf.maximum(last, 0)) if size else tf.ones(tf.shape(op.outputs[0]), x.dtype)
+    return [tf.where(is_filled, found, tf.ones([], x.dtype))]
+
+
+def _has_known_size(op: tf.Operation, given: Sequence[bool]) -> bool:
+    data, segments = op.inputs[0].shape, op.inputs[1].shape
+    return (
+        data.rank is not None
+        and segments.is_fully_defined()
+        and (data[segments.rank :].is_fully_defined())
+    )
+
+
+_PRODUCTS = "the second derivative is wrong at zeros, and that of complex numbers"
 TABLE = {
+    "SegmentProd": Replacement(_segment_product, _PRODUCTS, _has_known_size),
+    "UnsortedSegmentProd": Replacement(_segment_product, _PRODUCTS, _has_known_size),
     "Cumprod": Replacement(_cumprod, "it is wrong at zeros, and of complex numbers", _is_told),
     "CumulativeLogsumexp": Replacement(
         _cumulative_logsumexp, "its second derivative by a zero cotangent is NaN", _is_told

@@ -1,0 +1,65 @@
+"""Entries put and taken by indices that may name one place twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac import tf_internals
+from tfjac.rewriting.replacement import Replacement
+
+
+def _stitched(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Stitches numbers of entries, and takes the entries that have them: the last one stays."""
+    count = len(inputs) // 2
+    indices, data = inputs[:count], inputs[count:]
+    rest = tf.shape(op.outputs[0])[1:]
+    rows = [tf.reshape(d, tf.concat([[-1], rest], 0)) for d in data]
+    numbers, begin = [], tf.constant(0)
+    for index, row in zip(indices, rows):
+        end = begin + tf.shape(row)[0]
+        numbers.append(tf.reshape(tf.range(begin, end), tf.shape(index)))
+        begin = end
+    kind = getattr(tf.raw_ops, op.type)
+    # A place that no index names has any number.
+    places = tf.clip_by_value(kind(indices=indices, data=numbers), 0, tf.maximum(begin - 1, 0))
+    return [tf.gather(tf.concat(rows, 0), places)]
+
+
+def _may_repeat(op: tf.Operation, given: Sequence[bool]) -> bool:
+    indices = op.inputs[: len(op.inputs) // 2]
+    makers = {t.op.name for t in indices if t.op.type == "DynamicPartition"}
+    if len(makers) == 1 and all(t.op.type == "DynamicPartition" for t in indices):
+        return False  # what was taken apart is put together again
+    return _repeats([tf.get_static_value(t) for t in indices])
+
+
+def _repeats(values: Sequence[np.ndarray | None]) -> bool:
+    if any(value is None for value in values):
+        return True
+    flat = np.concatenate([value.reshape(-1) for value in values])
+    return len(np.unique(flat)) < len(flat)
+
+
+def _gathered(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Takes each element of a list once, and repeats it after."""
+    elements, indices, shape = inputs
+    once, places = tf.unique(indices)
+    (found,) = tf_internals.same_op(op, [elements, once, shape])
+    return [tf.gather(found, places)]
+
+
+def _may_gather_twice(op: tf.Operation, given: Sequence[bool]) -> bool:
+    return _repeats([tf.get_static_value(op.inputs[1])])
+
+
+_OVERWRITTEN = "what is overwritten by another entry has a derivative all the same"
+TABLE = {
+    "DynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
+    "ParallelDynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
+    "TensorListGather": Replacement(
+        _gathered, "of an element that is taken twice one derivative is lost", _may_gather_twice
+    ),
+}
