@@ -42,6 +42,11 @@ def unwrap(value):
     return inner if isinstance(inner, tf.Variable) else value
 
 
+def has_value(value) -> bool:
+    """True of a tensor and of a variable, TensorFlow's or Keras's."""
+    return isinstance(unwrap(value), (tf.Tensor, tf.Variable))
+
+
 def as_target(y, argument: str = "ys") -> tf.Tensor:
     """Returns `y` as a graph tensor of a differentiable dtype, or raises."""
     if isinstance(y, (tf.RaggedTensor, tf.SparseTensor)):
