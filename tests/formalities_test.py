@@ -21,7 +21,7 @@ LAYERS = [
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
     | {"accumulation.factors", "accumulation.bracketing"},
     {"accumulation.contraction"},
-    {"graph_memo", "call_signature", "elimination"},
+    {"graph_memo", "elimination"},
     {"matrices"},
     {"graph", "graph.subgraph", "graph.sources", "rules.known"},
     {"rules.kinds"},
@@ -46,7 +46,8 @@ LAYERS = [
     {"strategies.cross_country"},
     {"strategies"},
     {"planning", "problems", "blocks"},
-    {"independence"},
+    {"independence", "nests"},
+    {"call_signature"},
     {"construction", "products", "options"},
     {"jacobians", "quantities"},
     {"estimates"},

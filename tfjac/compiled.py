@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac import autotune as autotune_lib
-from tfjac import errors, function_cache, jacobians, planning, tf_internals
+from tfjac import errors, function_cache, jacobians, nests, planning, tf_internals
 from tfjac import options as options_lib
 from tfjac.call_signature import Call, InputSignature
+from tfjac.graph import sources as sources_lib
 from tfjac.options import Options
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
@@ -306,11 +307,7 @@ class JacobianFunction:
             built = self._with(call, False, options)
             if optional:
                 tf_internals.call_concrete(built.concrete, call.tensors)
-        except (
-            errors.UnsupportedError,
-            tf.errors.InvalidArgumentError,
-            tf.errors.UnimplementedError,
-        ):
+        except _NOT_COMPILED:
             if not optional:
                 raise
             return None
@@ -379,7 +376,9 @@ class JacobianFunction:
 
 def _as_graph_tensor(y: Any) -> Any:
     """Returns `y` as a tensor of the graph: a function may return a constant from outside it."""
-    if isinstance(y, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
+    if nests.is_opened(y):
+        return tf.nest.map_structure(_as_graph_tensor, y, expand_composites=True)
+    if sources_lib.is_composite(y):
         return y  # the graph functions say what they think of it
     if y is None:
         raise errors.InvalidTypeError(

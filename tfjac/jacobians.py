@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfjac import construction, planning, problems
+from tfjac import construction, nests, planning, problems
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
 
@@ -253,8 +253,9 @@ def plan(
     """
     construction.check_options(strategy, chunk_size)
     chunk_size = planning.within(memory_budget, chunk_size)
-    with problems.building(tf.nest.flatten(ys), "ys", "plan") as targets:
-        found = [problems.problem(y, tf.nest.flatten(xs), batch) for y in targets]
+    flat_xs = nests.Nest(xs, "xs").leaves
+    with problems.building(nests.Nest(ys, "ys").leaves, "ys", "plan") as targets:
+        found = [problems.problem(y, flat_xs, batch) for y in targets]
         return [
             planning.choose(part, strategy, chunk_size)
             for problem in found

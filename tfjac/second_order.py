@@ -11,6 +11,7 @@ from tfjac import (
     graph_memo,
     jacobians,
     laplacians,
+    nests,
     problems,
     products,
     quantities,
@@ -18,7 +19,7 @@ from tfjac import (
     tapes,
 )
 from tfjac import independence as independence_lib
-from tfjac.graph import sources
+from tfjac.graph import sources as sources_lib
 from tfjac.problems import Nested
 from tfjac.quantities import Quantity
 from tfjac.strategies import Strategy
@@ -63,7 +64,8 @@ def hessian(
       array([[ 6.,  0.],
              [ 0., 12.]], dtype=float32)
     """
-    flat_xs = tf.nest.flatten(xs)
+    sources = nests.Nest(xs, "xs")
+    flat_xs = sources.leaves
     with problems.building([y], "y", name or "hessian") as (target,):
         _check_target(target, batch=False)
 
@@ -72,7 +74,7 @@ def hessian(
             return jacobians.jacobian(gradients, flat_xs, strategy, chunk_size=chunk_size)
 
         rows = _as_one(rows_of, target, flat_xs)
-    return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
+    return sources.pack([sources.pack(row) for row in rows])
 
 
 @tf.autograph.experimental.do_not_convert
@@ -113,7 +115,8 @@ def batch_hessian(
       array([ 6., 12.], dtype=float32)
     """
     independence_lib.check_option(independence)
-    flat_xs = tf.nest.flatten(xs)
+    sources = nests.Nest(xs, "xs")
+    flat_xs = sources.leaves
     with problems.building([y], "y", name or "batch_hessian") as (target,):
         _check_target(target, batch=True)
 
@@ -125,7 +128,7 @@ def batch_hessian(
             )
 
         rows = _as_one(rows_of, target, flat_xs)
-    return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
+    return sources.pack([sources.pack(row) for row in rows])
 
 
 @tf.autograph.experimental.do_not_convert
@@ -228,8 +231,9 @@ def hvp(y: tf.Tensor, xs: Nested, vectors: Nested, *, name: str | None = None) -
 
 
 def _hvp(y: tf.Tensor, xs: Nested, vectors: Nested) -> Nested:
-    gradients = _gradients(y, tf.nest.flatten(xs), False, independence_lib.ASSUME)
-    return products.jvp(tf.nest.pack_sequence_as(xs, gradients), xs, vectors)
+    sources = nests.Nest(xs, "xs")
+    gradients = _gradients(y, sources.leaves, False, independence_lib.ASSUME)
+    return products.jvp(sources.pack(gradients), xs, vectors)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -316,15 +320,18 @@ def ntk(y: tf.Tensor, xs: Nested, cotangents: tf.Tensor, *, name: str | None = N
 
 def _as_one(build: Callable[[], Nested], y: tf.Tensor, xs: Nested, vectors: Nested = ()) -> Nested:
     """Returns `build()`, on tapes one operation: each part alone changes ops of the others."""
-    ops = problems.problem(y, tf.nest.flatten(xs), False).ops
-    given = [v for v in tf.nest.flatten(vectors) if tf.is_symbolic_tensor(v)]
+    ops = problems.problem(y, nests.Nest(xs, "xs").leaves, False).ops
+    parts = tf.nest.flatten(vectors, expand_composites=True)
+    given = [v for v in parts if tf.is_symbolic_tensor(v)]
     return tapes.recorded(build, y, ops, given)
 
 
 def _in_graph(vectors: Nested) -> Nested:
     """Returns the vectors with their tensors and variables as tensors of the graph."""
     return tf.nest.map_structure(
-        lambda v: tf.convert_to_tensor(v) if sources.has_value(v) else v, vectors
+        lambda v: tf.convert_to_tensor(v) if sources_lib.has_value(v) else v,
+        vectors,
+        expand_composites=True,
     )
 
 
