@@ -76,16 +76,17 @@ def _as_one(build: Callable[[], T], inputs: Sequence[tf.Tensor], known: set) -> 
 def _record(outputs: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor]) -> None:
     """Records that `outputs` are computed from `inputs`, differentiated by `tf.gradients`."""
 
-    def backward(*cotangents: tf.Tensor) -> list[tf.Tensor | None]:
+    def backward(*cotangents: tf.Tensor | None) -> list[tf.Tensor | None]:
+        # None is a cotangent of zeros to a tape, and one of ones to tf.gradients.
+        ys, us = zip(*[(y, u) for y, u in zip(outputs, cotangents) if u is not None])
+
         def pulled() -> list[Any]:
             # Every input counts as independent: the tape itself goes on from there.
-            return tf.gradients(
-                outputs, inputs, grad_ys=list(cotangents), stop_gradients=list(inputs)
-            )
+            return tf.gradients(ys, inputs, grad_ys=us, stop_gradients=list(inputs))
 
         if not tf_internals.is_recording():
             return pulled()
-        given = [*cotangents, *inputs]
+        given = [*us, *inputs]
         return _as_one(lambda: [_dense(g) for g in pulled()], given, _keys(given))
 
     tf_internals.record_operation("Jacobian", outputs, [_as_watched(t) for t in inputs], backward)
