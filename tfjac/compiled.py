@@ -59,7 +59,7 @@ def prepare(
       device: where to evaluate, as "/CPU:1" or "/GPU:0". None leaves it to TensorFlow, which takes
         a GPU where one is visible and the CPU where none is. Ops without a kernel for the device
         run on the CPU.
-      input_signature: for each argument a `tf.TensorSpec`, or nested structure of them. One graph
+      input_signature: for each argument a `tf.TypeSpec`, or nested structure of them. One graph
         then serves all inputs that fit, of any batch size say. None: a graph for each shape.
       unconnected_gradients: as in `jacobian`.
       holomorphic: as in `jacobian`.
@@ -133,8 +133,8 @@ class _Built(NamedTuple):
 class JacobianFunction:
     """Evaluates the Jacobian of a function; made by `prepare`.
 
-    Call it as the function is called, with tensors or NumPy arrays. Inside a `tf.function` it adds
-    to the graph that is being built. The first call with a signature (shapes and dtypes of the
+    Call it as the function is called, with tensors, NumPy arrays or what holds them. Inside a
+    `tf.function` it adds to the graph that is being built. The first call with a signature (shapes and dtypes of the
     tensors, values of other arguments) builds; later ones run what was built. Variables are read
     at each call, and a Keras model that has other layers by then, or layers of another dtype policy
     or trainability, is built anew. What else of a layer or function is changed, such as an

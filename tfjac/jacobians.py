@@ -34,7 +34,8 @@ def jacobian(
 
     Args:
       ys: target, or a nested structure of targets, of any shape; floating or complex.
-      xs: source, or a nested structure of sources: tensors of the graph or `tf.Variable`s.
+      xs: source, or a nested structure of sources: tensors of the graph, variables of TensorFlow
+        or Keras. Of a `tf.experimental.ExtensionType` the floating tensors are sources.
       strategy: "auto", "unstack", "while_loop", "vectorized", "forward", "structural",
         "cross_country", or a `Strategy`.
       chunk_size: rows or columns per pass; None for all at once, "auto" for as many as fit 256 MiB.
