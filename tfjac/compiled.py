@@ -134,11 +134,11 @@ class JacobianFunction:
     """Evaluates the Jacobian of a function; made by `prepare`.
 
     Call it as the function is called, with tensors, NumPy arrays or what holds them. Inside a
-    `tf.function` it adds to the graph that is being built. The first call with a signature (shapes and dtypes of the
-    tensors, values of other arguments) builds; later ones run what was built. Variables are read
-    at each call, and a Keras model that has other layers by then, or layers of another dtype policy
-    or trainability, is built anew. What else of a layer or function is changed, such as an
-    activation, is seen after `cache_clear()`. Thread-safe.
+    `tf.function` it adds to the graph that is being built. The first call with a signature (shapes
+    and dtypes of the tensors, values of other arguments) builds; later ones run what was built.
+    Variables are read at each call, and a Keras model that has other layers by then, or layers of
+    another dtype policy or trainability, is built anew. What else of a layer or function is
+    changed, such as an activation, is seen after `cache_clear()`. Thread-safe.
     """
 
     def __init__(self, fn: Callable[..., Nested], options: Options):
