@@ -49,7 +49,9 @@ def has_value(value) -> bool:
 
 def is_composite(value) -> bool:
     """True of what is made of several tensors and a leaf to `tf.nest`, as a tf.RaggedTensor is."""
-    if has_value(value) or tf.nest.is_nested(value):
+    if isinstance(value, (int, float, complex, str)) or has_value(value):
+        return False
+    if tf.nest.is_nested(value):
         return False
     parts = tf.nest.flatten(value, expand_composites=True)
     return len(parts) != 1 or parts[0] is not value
