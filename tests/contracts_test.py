@@ -22,6 +22,45 @@ def test_ops_registered_without_a_derivative_are_told_from_unregistered_ones():
     assert not tf_internals.has_no_derivative("NoSuchOp")
 
 
+def test_a_variable_of_keras_holds_one_of_tensorflow_also_where_its_value_is_cast():
+    """Needed by sources."""
+    import keras
+
+    variable = keras.Variable(np.ones(2, "float32"))
+    assert isinstance(tf_internals.variable_of(variable), tf.Variable)
+    assert tf_internals.variable_of(variable) is variable.value
+    assert tf_internals.variable_of(tf.Variable(1.0)) is None
+    assert tf_internals.variable_of(tf.ones([2])) is None
+
+
+def test_a_tape_goes_by_what_was_recorded_of_a_tensor_last():
+    """Needed by tapes, which record a branch anew once it has other outputs."""
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x * 3.0
+        tf_internals.record_operation("Again", [y], [x], lambda dy: [dy * 7.0])
+        z = y * 1.0
+    assert tape.gradient(z, x).numpy() == 7.0
+
+
+def test_an_extension_type_is_put_together_again_without_validation():
+    """Needed by nests."""
+
+    class Pair(tf.experimental.ExtensionType):
+        a: tf.Tensor
+        n: int
+
+        def __validate__(self):
+            self.a.shape.assert_is_compatible_with([2])
+
+    pair = Pair(tf.ones([2]), 3)
+    (found,) = tf.nest.flatten(pair, expand_composites=True)
+    assert found is pair.a
+    made = tf.nest.pack_sequence_as(pair, [tf.ones([2, 2])], expand_composites=True)
+    assert made.a.shape == [2, 2] and made.n == 3
+
+
 def test_an_active_tape_is_seen_and_a_finished_or_stopped_one_is_not():
     """Needed by graph_memo and tapes."""
     assert not tf_internals.is_recording()

@@ -18,6 +18,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
+from arguments_test import BAD as BAD_ARGUMENTS
 from errors_test import BAD, X, in_function
 
 import tfjac
@@ -419,6 +420,7 @@ CASES = {
 # A function that AutoGraph converts, prepared: TensorFlow puts the user's line in front.
 CONVERTED = {"variable per example"}
 CASES |= {name: (provoke, kind) for name, (provoke, kind, _) in BAD.items()}
+CASES |= {name: (provoke, kind) for name, (provoke, kind, _) in BAD_ARGUMENTS.items()}
 
 
 # Why a strategy would not build: (strategy, a function of a tensor, the tensor).

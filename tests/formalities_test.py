@@ -21,7 +21,7 @@ LAYERS = [
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
     | {"accumulation.factors", "accumulation.bracketing"},
     {"accumulation.contraction"},
-    {"graph_memo", "gradients", "call_signature", "elimination"},
+    {"graph_memo", "gradients", "elimination"},
     {"matrices"},
     {"graph", "graph.stops", "graph.sources", "rules.known"},
     {"graph.subgraph"},
@@ -54,7 +54,8 @@ LAYERS = [
     {"strategies.cross_country"},
     {"strategies"},
     {"planning", "problems", "blocks"},
-    {"independence"},
+    {"independence", "nests"},
+    {"call_signature"},
     {"construction", "products", "options"},
     {"jacobians", "quantities"},
     {"estimates"},

@@ -307,21 +307,12 @@ def called(x, w):
     return tf.sin(x @ w) + x
 
 
-CANNOT = pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="TensorFlow 2.21: a tape does not differentiate a branch whose gradient was "
-    "differentiated",
-)
-
-
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        *[(body, kind) for body in (in_a_loop, called) for kind in ("hvp", "ggn", "ntk")],
-        (in_a_branch, "ntk"),
-        *[(body, "whole") for body in (in_a_loop, in_a_branch, called)],
-        *[pytest.param(in_a_branch, kind, marks=CANNOT) for kind in ("hvp", "ggn")],
+        (body, kind)
+        for body in (in_a_loop, in_a_branch, called)
+        for kind in ("hvp", "ggn", "ntk", "whole")
     ],
 )
 def test_a_tape_sees_through_loops_branches_and_calls(body, kind):

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac import autotune as autotune_lib
-from tfjac import errors, function_cache, jacobians, planning, tf_internals
+from tfjac import errors, function_cache, jacobians, nests, planning, tf_internals
 from tfjac import options as options_lib
 from tfjac.call_signature import Call, InputSignature
+from tfjac.graph import sources as sources_lib
 from tfjac.options import Options
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
@@ -58,7 +59,7 @@ def prepare(
       device: where to evaluate, as "/CPU:1" or "/GPU:0". None leaves it to TensorFlow, which takes
         a GPU where one is visible and the CPU where none is. Ops without a kernel for the device
         run on the CPU.
-      input_signature: for each argument a `tf.TensorSpec`, or nested structure of them. One graph
+      input_signature: for each argument a `tf.TypeSpec`, or nested structure of them. One graph
         then serves all inputs that fit, of any batch size say. None: a graph for each shape.
       unconnected_gradients: as in `jacobian`.
       holomorphic: as in `jacobian`.
@@ -132,12 +133,12 @@ class _Built(NamedTuple):
 class JacobianFunction:
     """Evaluates the Jacobian of a function; made by `prepare`.
 
-    Call it as the function is called, with tensors or NumPy arrays. Inside a `tf.function` it adds
-    to the graph that is being built. The first call with a signature (shapes and dtypes of the
-    tensors, values of other arguments) builds; later ones run what was built. Variables are read
-    at each call, and a Keras model that has other layers by then, or layers of another dtype policy
-    or trainability, is built anew. What else of a layer or function is changed, such as an
-    activation, is seen after `cache_clear()`. Thread-safe.
+    Call it as the function is called, with tensors, NumPy arrays or what holds them. Inside a
+    `tf.function` it adds to the graph that is being built. The first call with a signature (shapes
+    and dtypes of the tensors, values of other arguments) builds; later ones run what was built.
+    Variables are read at each call, and a Keras model that has other layers by then, or layers of
+    another dtype policy or trainability, is built anew. What else of a layer or function is
+    changed, such as an activation, is seen after `cache_clear()`. Thread-safe.
     """
 
     def __init__(self, fn: Callable[..., Nested], options: Options):
@@ -306,11 +307,7 @@ class JacobianFunction:
             built = self._with(call, False, options)
             if optional:
                 tf_internals.call_concrete(built.concrete, call.tensors)
-        except (
-            errors.UnsupportedError,
-            tf.errors.InvalidArgumentError,
-            tf.errors.UnimplementedError,
-        ):
+        except _NOT_COMPILED:
             if not optional:
                 raise
             return None
@@ -379,7 +376,9 @@ class JacobianFunction:
 
 def _as_graph_tensor(y: Any) -> Any:
     """Returns `y` as a tensor of the graph: a function may return a constant from outside it."""
-    if isinstance(y, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
+    if nests.is_opened(y):
+        return tf.nest.map_structure(_as_graph_tensor, y, expand_composites=True)
+    if sources_lib.is_composite(y):
         return y  # the graph functions say what they think of it
     if y is None:
         raise errors.InvalidTypeError(

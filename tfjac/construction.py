@@ -7,7 +7,7 @@ import functools
 
 import tensorflow as tf
 
-from tfjac import blocks, errors, graph_memo, planning, problems, shapes, tapes
+from tfjac import blocks, errors, graph_memo, nests, planning, problems, shapes, tapes
 from tfjac import independence as independence_lib
 from tfjac.problems import Nested
 from tfjac.strategies import Problem, Source, Strategy, base
@@ -44,9 +44,10 @@ def operate(
 ) -> Nested:
     """Returns the Jacobians of all targets by all sources, one per example where `batch`."""
     independence_lib.check_option(proof)
-    flat_xs = tf.nest.flatten(xs)
+    target_nest, source_nest = nests.Nest(ys, "ys"), nests.Nest(xs, "xs")
+    flat_xs = source_nest.leaves
     results = []
-    with problems.building(tf.nest.flatten(ys), "ys", name) as targets:
+    with problems.building(target_nest.leaves, "ys", name) as targets:
         for y in targets:
             problem = problems.problem(y, flat_xs, batch)
             _check_complex(problem, options.holomorphic)
@@ -70,8 +71,8 @@ def operate(
                 ),
             )
             row = [by_source[i] for i in problems.positions(problem, flat_xs)]
-            results.append(tf.nest.pack_sequence_as(xs, row))
-    return tf.nest.pack_sequence_as(ys, results)
+            results.append(source_nest.pack(row))
+    return target_nest.pack(results)
 
 
 def check_options(strategy: str | Strategy, chunk_size: int | str | None) -> None:

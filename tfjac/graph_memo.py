@@ -19,10 +19,14 @@ _ATTRIBUTE = "_tfjac_memo"
 def memoized(key: Hashable, build: Callable[[], T]) -> T:
     """Returns what `build()` gave the first time that `key` was asked for in the default graph."""
     graph = tf.compat.v1.get_default_graph()
+    return kept_on(graph, (tf_internals.control_flow_scope(graph), key), build)
+
+
+def kept_on(graph: tf.Graph, key: Hashable, build: Callable[[], T]) -> T:
+    """Returns what `build()` gave the first time that `key` was asked for of `graph`."""
     if not hasattr(graph, _ATTRIBUTE):
         setattr(graph, _ATTRIBUTE, {})
     memo = getattr(graph, _ATTRIBUTE)
-    key = (tf_internals.control_flow_scope(graph), key)
     if key not in memo:
         memo[key] = build()
     return memo[key]

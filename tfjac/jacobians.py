@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfjac import construction, planning, problems
+from tfjac import construction, nests, planning, problems
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
 
@@ -34,7 +34,8 @@ def jacobian(
 
     Args:
       ys: target, or a nested structure of targets, of any shape; floating or complex.
-      xs: source, or a nested structure of sources: tensors of the graph or `tf.Variable`s.
+      xs: source, or a nested structure of sources: tensors of the graph, variables of TensorFlow
+        or Keras. Of a `tf.experimental.ExtensionType` the floating tensors are sources.
       strategy: "auto", "unstack", "while_loop", "vectorized", "forward", "structural",
         "cross_country", or a `Strategy`.
       chunk_size: rows or columns per pass; None for all at once, "auto" for as many as fit 256 MiB.
@@ -253,8 +254,9 @@ def plan(
     """
     construction.check_options(strategy, chunk_size)
     chunk_size = planning.within(memory_budget, chunk_size)
-    with problems.building(tf.nest.flatten(ys), "ys", "plan") as targets:
-        found = [problems.problem(y, tf.nest.flatten(xs), batch) for y in targets]
+    flat_xs = nests.Nest(xs, "xs").leaves
+    with problems.building(nests.Nest(ys, "ys").leaves, "ys", "plan") as targets:
+        found = [problems.problem(y, flat_xs, batch) for y in targets]
         return [
             planning.choose(part, strategy, chunk_size)
             for problem in found

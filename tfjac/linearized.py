@@ -60,7 +60,7 @@ def linearize(fn: Callable[[tf.Tensor], tf.Tensor], x: Any) -> tuple[tf.Tensor, 
                 "Use tfjac.jacobian_operator(y, x) there.",
             )
         )
-    x = tf.convert_to_tensor(x)
+    x = _as_tensor(x)
     if not x.dtype.is_floating:
         raise errors.InvalidTypeError(
             errors.message("x", "floating", f"dtype {x.dtype.name}", "Cast it first.")
@@ -193,6 +193,20 @@ def _input_name(tensor: tf.Tensor) -> str:
     """Returns a tensor's name as nodes that read it have it."""
     name, output = tensor.name.split(":")
     return name if output == "0" else f"{name}:{output}"
+
+
+def _as_tensor(x: Any) -> tf.Tensor:
+    try:
+        return tf.convert_to_tensor(x)
+    except (TypeError, ValueError):
+        raise errors.InvalidTypeError(
+            errors.message(
+                "x",
+                "a tensor or an array",
+                f"{x!r:.60} of type {type(x).__name__}",
+                "Make it a function of one tensor, or use tfjac.prepare.",
+            )
+        ) from None
 
 
 def _checked(y: Any) -> tf.Tensor:

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, jacobians, matrices, planning, problems, quantities, shapes
+from tfjac import (
+    errors,
+    graph_memo,
+    jacobians,
+    matrices,
+    nests,
+    planning,
+    problems,
+    quantities,
+    shapes,
+)
 from tfjac.accumulation import reductions
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Stack
@@ -46,11 +56,12 @@ def per_example_gradients(losses: tf.Tensor, xs: Nested, *, name: str | None = N
     """
     with problems.building([losses], "losses", name or "per_example_gradients") as (target,):
         _check_losses(target)
-        flat = tf.nest.flatten(xs)
+        weights = nests.Nest(xs, "xs")
+        flat = weights.leaves
         found: dict[int, tf.Tensor] = {}
         for part in _parts(target, flat):
             found |= zip(part, jacobians.jacobian(target, [flat[k] for k in part]))
-        return tf.nest.pack_sequence_as(xs, [found[k] for k in range(len(flat))])
+        return weights.pack([found[k] for k in range(len(flat))])
 
 
 def _parts(losses: tf.Tensor, xs: Sequence[tf.Tensor | tf.Variable]) -> list[list[int]]:
@@ -100,7 +111,7 @@ def per_example_gradient_norms(
         _check_losses(target)
         squares = [
             quantities.made("row_squares", target, x, False, "prove", "squares", _row_squares)[0]
-            for x in tf.nest.flatten(xs)
+            for x in nests.Nest(xs, "xs").leaves
         ]
         return graph_memo.memoized_unless_recording(
             ("norms", *(part.ref() for part in squares)),

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, problems, sweeps, tapes
+from tfjac import errors, graph_memo, nests, problems, sweeps, tapes
 from tfjac.accumulation import directions
+from tfjac.graph import sources as sources_lib
 from tfjac.problems import Nested
 from tfjac.strategies import Problem, forward
 
@@ -50,9 +51,10 @@ def vjp(
       array([ 2., 40.], dtype=float32)
     """
     zeros = problems.zeros_wanted(unconnected_gradients)
-    flat_xs = tf.nest.flatten(xs)
-    with problems.building(tf.nest.flatten(ys), "ys", name or "vjp") as targets:
-        vectors = _matching("cotangents", cotangents, ys, targets)
+    sources = nests.Nest(xs, "xs")
+    flat_xs, target_nest = sources.leaves, nests.Nest(ys, "ys")
+    with problems.building(target_nest.leaves, "ys", name or "vjp") as targets:
+        vectors = _matching("cotangents", cotangents, target_nest, targets)
         pulled = []
         for y, u in zip(targets, vectors):
             problem = problems.problem(y, flat_xs, False)
@@ -60,8 +62,9 @@ def vjp(
             pulled.append([per_source[i] for i in problems.positions(problem, flat_xs)])
         sums = [_sum(parts) for parts in zip(*pulled)]
         if zeros:
-            sums = [tf.zeros_like(x) if g is None else g for g, x in zip(sums, flat_xs)]
-    return tf.nest.pack_sequence_as(xs, sums)
+            values = [sources_lib.unwrap(x) for x in flat_xs]
+            sums = [tf.zeros_like(x) if g is None else g for g, x in zip(sums, values)]
+    return sources.pack(sums)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -104,9 +107,10 @@ def jvp(
       array([ 2., 40.], dtype=float32)
     """
     zeros = problems.zeros_wanted(unconnected_gradients)
-    flat_xs = tf.nest.flatten(xs)
+    sources = nests.Nest(xs, "xs")
+    flat_xs, target_nest = sources.leaves, nests.Nest(ys, "ys")
     pushed = []
-    with problems.building(tf.nest.flatten(ys), "ys", name or "jvp") as targets:
+    with problems.building(target_nest.leaves, "ys", name or "jvp") as targets:
         for y in targets:
             problem = problems.problem(y, flat_xs, False)
             if len(problem.sources) < len(flat_xs):
@@ -115,10 +119,10 @@ def jvp(
                         "xs", "distinct sources", "one source twice", "Add up its tangents."
                     )
                 )
-            vectors = _matching("tangents", tangents, xs, [s.value for s in problem.sources])
+            vectors = _matching("tangents", tangents, sources, [s.value for s in problem.sources])
             dy = _pushed(problem, vectors)
             pushed.append(tf.zeros_like(y) if dy is None and zeros else dy)
-    return tf.nest.pack_sequence_as(ys, pushed)
+    return target_nest.pack(pushed)
 
 
 def _pushed(problem: Problem, vectors) -> tf.Tensor | None:
@@ -155,25 +159,27 @@ def _recorded(kind: Hashable, build, problem: Problem, vectors) -> list[tf.Tenso
     )
 
 
-def _matching(argument: str, vectors: Nested, structure: Nested, tensors) -> list[tf.Tensor]:
+def _matching(argument: str, vectors: Nested, wanted: nests.Nest, tensors) -> list[tf.Tensor]:
     """Returns the `vectors`, flat, as tensors that match `tensors` one by one, or raises."""
+    given = nests.Nest(vectors, argument)
     try:
-        tf.nest.assert_same_structure(structure, vectors, check_types=False)
+        given.check_matches(wanted)
     except (ValueError, TypeError) as error:
         raise errors.InvalidValueError(
             errors.message(
                 argument, "of the same structure as what it is for", "another structure", str(error)
             )
         ) from None
-    return [_match(argument, v, t) for v, t in zip(tf.nest.flatten(vectors), tensors)]
+    return [_match(argument, v, t) for v, t in zip(given.leaves, tensors)]
 
 
 def _match(argument: str, vector, tensor) -> tf.Tensor:
     wanted = f"of shape {tensor.shape} and dtype {tensor.dtype.base_dtype.name}, as {tensor.name!r}"
-    given = getattr(vector, "dtype", None)
-    if isinstance(vector, (tf.Tensor, tf.Variable)) and vector.dtype != tensor.dtype.base_dtype:
+    vector = sources_lib.unwrap(vector)
+    if sources_lib.has_value(vector) and vector.dtype.base_dtype != tensor.dtype.base_dtype:
+        given = vector.dtype.base_dtype.name
         raise errors.InvalidTypeError(
-            errors.message(argument, wanted, f"dtype {given.name}", "Cast it first.")
+            errors.message(argument, wanted, f"dtype {given}", "Cast it first.")
         )
     vector = tf.convert_to_tensor(vector, tensor.dtype.base_dtype)
     if not vector.shape.is_compatible_with(tensor.shape):

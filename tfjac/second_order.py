@@ -12,6 +12,7 @@ from tfjac import (
     graph_memo,
     jacobians,
     laplacians,
+    nests,
     problems,
     products,
     quantities,
@@ -19,6 +20,7 @@ from tfjac import (
     tapes,
 )
 from tfjac import independence as independence_lib
+from tfjac.graph import sources as sources_lib
 from tfjac.problems import Nested
 from tfjac.quantities import Quantity
 from tfjac.strategies import Strategy
@@ -63,12 +65,17 @@ def hessian(
       array([[ 6.,  0.],
              [ 0., 12.]], dtype=float32)
     """
-    flat_xs = tf.nest.flatten(xs)
+    sources = nests.Nest(xs, "xs")
+    flat_xs = sources.leaves
     with problems.building([y], "y", name or "hessian") as (target,):
         _check_target(target, batch=False)
-        firsts = _gradients(target, flat_xs, False, independence_lib.ASSUME)
-        rows = jacobians.jacobian(firsts, flat_xs, strategy, chunk_size=chunk_size)
-    return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
+
+        def rows_of() -> Nested:
+            firsts = _gradients(target, flat_xs, False, independence_lib.ASSUME)
+            return jacobians.jacobian(firsts, flat_xs, strategy, chunk_size=chunk_size)
+
+        rows = _as_one(rows_of, target, flat_xs)
+    return sources.pack([sources.pack(row) for row in rows])
 
 
 @tf.autograph.experimental.do_not_convert
@@ -109,15 +116,20 @@ def batch_hessian(
       array([ 6., 12.], dtype=float32)
     """
     independence_lib.check_option(independence)
-    flat_xs = tf.nest.flatten(xs)
+    sources = nests.Nest(xs, "xs")
+    flat_xs = sources.leaves
     with problems.building([y], "y", name or "batch_hessian") as (target,):
         _check_target(target, batch=True)
-        firsts = _gradients(target, flat_xs, True, independence)
-        # Where example b of y depends on example b of x alone, so does its gradient.
-        rows = jacobians.batch_jacobian(
-            firsts, flat_xs, strategy, independence="assume", chunk_size=chunk_size
-        )
-    return tf.nest.pack_sequence_as(xs, [tf.nest.pack_sequence_as(xs, row) for row in rows])
+
+        def rows_of() -> Nested:
+            firsts = _gradients(target, flat_xs, True, independence)
+            # Where example b of y depends on example b of x alone, so does its gradient.
+            return jacobians.batch_jacobian(
+                firsts, flat_xs, strategy, independence="assume", chunk_size=chunk_size
+            )
+
+        rows = _as_one(rows_of, target, flat_xs)
+    return sources.pack([sources.pack(row) for row in rows])
 
 
 @tf.autograph.experimental.do_not_convert
@@ -168,10 +180,14 @@ def laplacian(
         if probes is None:
             (found,) = quantities.made("laplacian", y, x, batch, independence, "exact", _laplacian)
             return found
-        (gradient,) = _gradients(target, [x], batch, independence)
-        return spectra.trace(
-            gradient, x, batch, probes=probes, seed=seed, independence=independence
-        )
+
+        def estimate() -> tf.Tensor:
+            (gradient,) = _gradients(target, [x], batch, independence)
+            return spectra.trace(
+                gradient, x, batch, probes=probes, seed=seed, independence=independence
+            )
+
+        return _as_one(estimate, target, x)
 
 
 def _laplacian(quantity: Quantity) -> list[tf.Tensor]:
@@ -211,12 +227,14 @@ def hvp(y: tf.Tensor, xs: Nested, vectors: Nested, *, name: str | None = None) -
     """
     with problems.building([y], "y", name or "hvp") as (target,):
         _check_target(target, batch=False)
-        return _as_one(lambda: _hvp(target, xs, vectors), target, xs, vectors)
+        given = _in_graph(vectors)
+        return _as_one(lambda: _hvp(target, xs, given), target, xs, given)
 
 
 def _hvp(y: tf.Tensor, xs: Nested, vectors: Nested) -> Nested:
-    firsts = _gradients(y, tf.nest.flatten(xs), False, independence_lib.ASSUME)
-    return products.jvp(tf.nest.pack_sequence_as(xs, firsts), xs, vectors)
+    sources = nests.Nest(xs, "xs")
+    firsts = _gradients(y, sources.leaves, False, independence_lib.ASSUME)
+    return products.jvp(sources.pack(firsts), xs, vectors)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -254,12 +272,13 @@ def ggn(
     """
     with problems.building([loss, y], "loss", name or "ggn") as (target, middle):
         _check_target(target, batch=False, argument="loss")
+        given = _in_graph(vectors)
 
         def product() -> Nested:
-            pushed = products.jvp(middle, xs, vectors)
+            pushed = products.jvp(middle, xs, given)
             return products.vjp(middle, xs, _hvp(target, middle, pushed))
 
-        return _as_one(product, target, xs, vectors)
+        return _as_one(product, target, xs, given)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -292,26 +311,29 @@ def ntk(y: tf.Tensor, xs: Nested, cotangents: tf.Tensor, *, name: str | None = N
       array([ 4., 16.], dtype=float32)
     """
     with problems.building([y], "y", name or "ntk") as (target,):
+        given = _in_graph(cotangents)
 
         def product() -> tf.Tensor:
-            return products.jvp(target, xs, products.vjp(target, xs, cotangents))
+            return products.jvp(target, xs, products.vjp(target, xs, given))
 
-        return _as_one(product, target, xs, cotangents)
+        return _as_one(product, target, xs, given)
 
 
-def _as_one(product: Callable[[], Nested], y: tf.Tensor, xs: Nested, vectors: Nested) -> Nested:
-    """Returns `product()`, on tapes one operation: each part alone changes ops of the others."""
-    ops = problems.problem(y, tf.nest.flatten(xs), False).ops
-    given = [v for v in tf.nest.flatten(vectors) if isinstance(v, tf.Tensor)]
-    structure = []
+def _as_one(build: Callable[[], Nested], y: tf.Tensor, xs: Nested, vectors: Nested = ()) -> Nested:
+    """Returns `build()`, on tapes one operation: each part alone changes ops of the others."""
+    ops = problems.problem(y, nests.Nest(xs, "xs").leaves, False).ops
+    parts = tf.nest.flatten(vectors, expand_composites=True)
+    given = [v for v in parts if tf.is_symbolic_tensor(v)]
+    return tapes.recorded(build, y, ops, given)
 
-    def build() -> list[tf.Tensor]:
-        found = product()
-        structure.append(found)
-        return tf.nest.flatten(found)
 
-    flat = tapes.recorded(build, y, ops, given)
-    return tf.nest.pack_sequence_as(structure[0], flat)
+def _in_graph(vectors: Nested) -> Nested:
+    """Returns the vectors with their tensors and variables as tensors of the graph."""
+    return tf.nest.map_structure(
+        lambda v: tf.convert_to_tensor(v) if sources_lib.has_value(v) else v,
+        vectors,
+        expand_composites=True,
+    )
 
 
 def _check_target(y: tf.Tensor, batch: bool, argument: str = "y") -> None:
@@ -334,11 +356,11 @@ def _gradients(y: tf.Tensor, xs, batch: bool, proof: str) -> list[tf.Tensor]:
     if batch and proof == independence_lib.PROVE:
         for source in problem.sources:
             independence_lib.check(y, source)
-    sources = [source.value for source in problem.sources]
+    values = [source.value for source in problem.sources]
 
     def build() -> list[tf.Tensor]:
-        return gradients.gradients(problem.y, sources, zeros=True)
+        return gradients.gradients(problem.y, values, zeros=True)
 
-    key = ("gradients", problem.y.ref(), *(source.ref() for source in sources))
+    key = ("gradients", problem.y.ref(), *(value.ref() for value in values))
     found = graph_memo.memoized_unless_recording(key, build)
     return [found[i] for i in problems.positions(problem, xs)]

@@ -232,6 +232,15 @@ def converted_by_autograph(fn: Callable) -> Callable:
     return call_converted
 
 
+def variable_of(value) -> tf.Variable | None:
+    """Returns the variable of TensorFlow inside one of Keras 3, None for anything else.
+
+    Its public `value` is a tensor instead where Keras casts, as in a layer of mixed precision.
+    """
+    inner = None if isinstance(value, tf.Variable) else getattr(value, "_value", None)
+    return inner if isinstance(inner, tf.Variable) else None
+
+
 def layers_of(fn: Callable) -> tuple[tuple, ...]:
     """Returns what a graph takes for granted of the layers of a Keras model, or of its method.
 

@@ -38,21 +38,43 @@ class Source:
 
 def unwrap(value):
     """Returns the tf.Variable inside a Keras 3 variable; anything else as it is."""
-    inner = getattr(value, "value", None)
-    return inner if isinstance(inner, tf.Variable) else value
+    inner = tf_internals.variable_of(value)
+    return value if inner is None else inner
 
 
-def as_target(y, argument: str = "ys") -> tf.Tensor:
-    """Returns `y` as a graph tensor of a differentiable dtype, or raises."""
-    if isinstance(y, (tf.RaggedTensor, tf.SparseTensor)):
+def has_value(value) -> bool:
+    """True of a tensor and of a variable, TensorFlow's or Keras's."""
+    return isinstance(unwrap(value), (tf.Tensor, tf.Variable))
+
+
+def is_composite(value) -> bool:
+    """True of what is made of several tensors and a leaf to `tf.nest`, as a tf.RaggedTensor is."""
+    if isinstance(value, (int, float, complex, str)) or has_value(value):
+        return False
+    if tf.nest.is_nested(value):
+        return False
+    parts = tf.nest.flatten(value, expand_composites=True)
+    return len(parts) != 1 or parts[0] is not value
+
+
+def check_dense(value, argument: str) -> None:
+    """Raises if `value` is a composite tensor."""
+    if is_composite(value):
         raise errors.InvalidTypeError(
             errors.message(
                 argument,
                 "dense tensors",
-                f"a {type(y).__name__}",
-                "Differentiate its `flat_values` or `values`.",
+                f"a {type(value).__name__}",
+                "Differentiate by or of the dense tensors in it: its `flat_values`, `values` or "
+                "`blocks`.",
             )
         )
+
+
+def as_target(y, argument: str = "ys") -> tf.Tensor:
+    """Returns `y` as a graph tensor of a differentiable dtype, or raises."""
+    if not isinstance(y, tf.IndexedSlices):
+        check_dense(y, argument)
     y = unwrap(y)
     if tf.executing_eagerly() and not tf.is_symbolic_tensor(y):
         raise errors.InvalidTypeError(
@@ -70,6 +92,7 @@ def as_target(y, argument: str = "ys") -> tf.Tensor:
 
 def as_source(x, y: tf.Tensor, argument: str = "xs") -> Source:
     """Returns `x` as a source of the graph that `y` belongs to, or raises."""
+    check_dense(x, argument)
     x = unwrap(x)
     if isinstance(x, tf.Variable):
         _check_dtype(x, argument, "A Jacobian needs a source that is floating or complex.")

@@ -122,10 +122,17 @@ def chain(
     return found
 
 
-def tensors_behind(target: tf.Tensor) -> list[tf.Tensor]:
-    """Returns `target` and all tensors that it is differentiably computed from."""
+def tensors_behind(
+    target: tf.Tensor, known: Container[tuple[int, str]] = frozenset()
+) -> list[tf.Tensor]:
+    """Returns `target` and all tensors that it is differentiably computed from.
+
+    Args:
+      target: the tensor.
+      known: keys of tensors at which to stop; what only they come from is left out.
+    """
     found = {key_of(target): target}
-    for op, inputs in _post_order(target, frozenset()):
+    for op, inputs in _post_order(target, known):
         del op
         found.update((key_of(t), t) for t in inputs)
     return list(found.values())
