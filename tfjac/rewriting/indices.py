@@ -1,4 +1,4 @@
-"""Entries put and taken by indices that may name one place twice."""
+"""Entries that are put and taken by indices, which may name one place twice."""
 
 from __future__ import annotations
 
@@ -44,15 +44,24 @@ def _repeats(values: Sequence[np.ndarray | None]) -> bool:
 
 
 def _gathered(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Takes each element of a list once, and repeats it after."""
+    """Takes all elements of a list, of which those that were not set are zero, and then some."""
     elements, indices, shape = inputs
+    known = op.outputs[0].shape[1:]
+    if known.is_fully_defined():
+        found = tf.raw_ops.TensorListStack(
+            input_handle=elements,
+            element_shape=tf.constant(known.as_list(), tf.int32),
+            element_dtype=op.outputs[0].dtype,
+        )
+        return [tf.gather(found, indices)]
     once, places = tf.unique(indices)
     (found,) = tf_internals.same_op(op, [elements, once, shape])
     return [tf.gather(found, places)]
 
 
-def _may_gather_twice(op: tf.Operation, given: Sequence[bool]) -> bool:
-    return _repeats([tf.get_static_value(op.inputs[1])])
+def _is_mended(op: tf.Operation, given: Sequence[bool]) -> bool:
+    known = op.outputs[0].shape[1:].is_fully_defined()
+    return known or _repeats([tf.get_static_value(op.inputs[1])])
 
 
 _OVERWRITTEN = "what is overwritten by another entry has a derivative all the same"
@@ -60,6 +69,6 @@ TABLE = {
     "DynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
     "ParallelDynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
     "TensorListGather": Replacement(
-        _gathered, "of an element that is taken twice one derivative is lost", _may_gather_twice
+        _gathered, "of an element that is taken twice one derivative is lost", _is_mended
     ),
 }

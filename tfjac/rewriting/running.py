@@ -103,23 +103,22 @@ def _segment_product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.T
     """Returns products of segments: running ones within each, of which the last are taken."""
     x, segments = inputs[0], tf.reshape(inputs[1], [-1])
     size, rest = op.inputs[1].shape.num_elements(), op.inputs[0].shape[op.inputs[1].shape.rank :]
+    if not size:
+        return [tf.ones(tf.shape(op.outputs[0]), x.dtype)]
     order = tf.argsort(segments, stable=True)
     segments = tf.gather(segments, order)
     x = tf.gather(tf.reshape(x, [size, *rest]), order)
+    ones = [1] * rest.rank
     step = 1
     while step < size:
-        same = tf.reshape(segments[:-step] == segments[step:], [size - step] + [1] * rest.rank)
+        same = tf.reshape(segments[:-step] == segments[step:], [size - step, *ones])
         found = tf.where(same, x[:-step] * x[step:], x[step:])
         x, step = tf.concat([x[:step], found], 0), 2 * step
-    count = tf.shape(op.outputs[0])[0]
-    kept = tf.range(count, dtype=segments.dtype)
-    last = tf.searchsorted(segments, kept, side="right") - 1
-    is_filled = (
-        tf.gather(segments, tf.maximum(last, 0)) == kept if size else tf.zeros_like(kept) > 0
-    )
-    is_filled = tf.reshape(is_filled & (last >= 0), tf.concat([[count], [1] * rest.rank], 0))
-    found = tf.gather(x, tf.maximum(last, 0)) if size else tf.ones(tf.shape(op.outputs[0]), x.dtype)
-    return [tf.where(is_filled, found, tf.ones([], x.dtype))]
+    numbers = tf.range(tf.cast(tf.shape(op.outputs[0])[0], segments.dtype))
+    last = tf.searchsorted(segments, numbers, side="right") - 1
+    place = tf.maximum(last, 0)
+    is_filled = (last >= 0) & (tf.gather(segments, place) == numbers)
+    return [tf.where(tf.reshape(is_filled, [-1, *ones]), tf.gather(x, place), tf.ones([], x.dtype))]
 
 
 def _has_known_size(op: tf.Operation, given: Sequence[bool]) -> bool:

@@ -187,6 +187,8 @@ WRONG_GRADIENTS = {"Cumprod": "at zeros"}
 _BATCHED_PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 _ONEDNN_TYPES = frozenset(t.as_datatype_enum for t in (tf.bfloat16, tf.float16, tf.float32))
 _LOOPS = frozenset({"StatelessWhile", "While"})
+# Of which a vectorized map mixes up elements of a list, in TensorFlow 2.21.
+_NOT_MAPPED = frozenset({"TensorListGather", "TensorListScatter", "TensorListScatterV2"})
 
 
 class Strategy(Protocol):
@@ -291,6 +293,8 @@ def supports_vectorized_map(problem: Problem) -> Support:
     for op in problem.ops:
         if problem.compiled and op.type in _LOOPS:
             return Support(False, f"XLA cannot compile a vectorized map over the loop {named(op)}")
+        if op.type in _NOT_MAPPED:
+            return Support(False, f"a vectorized map mixes up the elements of {named(op)}")
     unsafe = unsafe_when_batched(problem)
     if unsafe:
         return Support(False, unsafe)
