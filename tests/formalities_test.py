@@ -24,10 +24,12 @@ LAYERS = [
     {"graph_memo", "call_signature", "elimination"},
     {"matrices"},
     {"graph", "graph.subgraph", "graph.sources", "rules.known"},
-    {"rules.kinds"},
+    {"rules.kinds", "rules.sizes"},
     {"rules.entries", "rules.pointwise", "rules.movement", "rules.mixing", "rules.convolution"}
     | {"rules.lists", "rules.reshaping", "rules.indexing"},
     {"rules"},
+    {"graph.lengths"},
+    {"graph.naming"},
     {"graph.dependence", "graph.positions", "graph.counting", "coverage"},
     {"graph.sparsity", "stacks", "rule_checks", "accumulation.terms"},
     {"accumulation.sums", "accumulation.natives"},

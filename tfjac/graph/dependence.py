@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 import tensorflow as tf
 
 from tfjac import graph_memo, rules, tf_internals
-from tfjac.graph import subgraph
-from tfjac.rules import Example, Kind
+from tfjac.graph import lengths, naming, subgraph
+from tfjac.rules import Example, Kind, known, sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,24 +76,30 @@ def states(y: tf.Tensor, x: tf.Tensor, axis: int) -> Callable[[tf.Tensor], State
 
 
 class _Walk:
-    """One walk from the source to the target, bodies of functions included."""
+    """One walk from the source to the target, bodies of functions included.
 
-    def __init__(self) -> None:
+    Args:
+      by_value: whether it is values that are followed, not derivatives: then what has none, as a
+        comparison, passes examples on too.
+    """
+
+    def __init__(self, *, by_value: bool = False) -> None:
         self._outer = subgraph.OuterTensors()
+        self._by_value = by_value
 
     def through(self, ops: Iterable[tf.Operation], states: dict) -> None:
         """Adds to `states` those of the outputs of `ops`, which come in topological order."""
         for op in ops:
             given = [self.state(t, states) for t in op.inputs]
             if any(state is not None for state in given):
-                for tensor, state in zip(op.outputs, self._outputs(op, given)):
+                for tensor, state in zip(op.outputs, self._outputs(op, given, states)):
                     states[subgraph.key_of(tensor)] = state
 
     def state(self, tensor: tf.Tensor, states: dict) -> State:
         """Returns the state of a tensor, or of the outer one that it stands for."""
         return states.get(self._outer.find(tensor, states))
 
-    def _outputs(self, op: tf.Operation, given: Sequence[State]) -> list[State]:
+    def _outputs(self, op: tf.Operation, given: Sequence[State], states: dict) -> list[State]:
         if op.type in ("TensorListGetItem", "TensorListSetItem"):
             element = self._element(op, given)
             if element is not None:
@@ -105,12 +111,14 @@ class _Walk:
         if bodies is not None:
             return self._bodies(op, bodies, given)
         if rules.has_custom_gradient(op):
-            return self._by_gradient(op, given)
+            return list(given) if self._by_value else self._by_gradient(op, given)
         rule = rules.rule_of(op)
         if rule is None:
             return [self._unknown(op, given)] * len(op.outputs)
+        if self._by_value and _is_same_for_all(op):
+            return [None] * len(op.outputs)
         return [
-            _join(op, [self._moved(op, rule, i, o, given) for i in range(len(given))])
+            _join(op, [self._moved(op, rule, i, o, given, states) for i in range(len(given))])
             for o in range(len(op.outputs))
         ]
 
@@ -128,26 +136,52 @@ class _Walk:
         mixed = _first_mixed(given)
         if mixed or all(state in (None, ones[0]) for state in given):
             return mixed or ones[0]
-        return Mixed(op.name, op.type, "brings different examples together")
+        return Mixed(op.name, op.type, "may bring different examples together", False)
 
-    def _moved(self, op, rule: rules.Rule, i: int, o: int, given: Sequence[State]) -> State:
+    def _moved(self, op, rule: rules.Rule, i: int, o: int, given, states: dict) -> State:
         state = given[i]
-        if state is None or not _is_differentiable(op.inputs[i]):
+        if state is None or not (self._by_value or _is_differentiable(op.inputs[i])):
             return None
         found = rule.local(op, i, o)
         if found.kind is Kind.ZERO or not _is_differentiable(op.outputs[o]):
-            return None
+            return _without_derivative(op, i, o, state) if self._by_value else None
         if isinstance(state, Mixed):
             return state
-        moved = rule.example(op, i, o, state)
-        if moved is not None and not moved.sized and _meets_others(op, rule, i, o, moved.axis):
+        moved = self._example(op, rule, i, o, state, states)
+        if moved is None:
+            return _lost(op, rule, found, i, state)
+        if moved.by is None and not moved.sized and _meets_others(op, rule, i, o, moved.axis):
             return Mixed(op.name, op.type, "may broadcast examples of an unknown number", False)
-        if moved is not None:
-            broadcast = _may_be_broadcast(op, rule, i, o, moved.axis, given)
-            return dataclasses.replace(moved, certain=False) if broadcast else moved
-        if found.kind is Kind.OPAQUE and rule.move is None:
-            return Mixed(op.name, op.type, "has sizes or axes that the graph does not tell", False)
-        return Mixed(op.name, op.type, f"{_VERB[found.kind]} the axis that numbers the examples")
+        broadcast = _may_be_broadcast(op, rule, i, o, moved.axis, given)
+        return dataclasses.replace(moved, certain=False) if broadcast else moved
+
+    def _example(self, op, rule: rules.Rule, i: int, o: int, example: Example, states: dict):
+        """Returns the example axis of an output; None where the examples are lost sight of."""
+        if op.type == "DynamicPartition" and i == 0 and example.axis == 0:
+            return naming.partitioned(op, o, example)
+        named = naming.moved(op, i, example)
+        if named is not None:
+            moved, size = named
+            return dataclasses.replace(moved, sized=True) if self._counts(size, states) else moved
+        found = rule.example(op, i, o, example)
+        if found is None and op.type == "Sum" and (example.outer, example.inner) == (1, 1):
+            kept = lengths.kept_by_sum(op, lambda size: self._counts(size, states))
+            return example if kept is not None and example.axis in kept else None
+        if found is None and op.type == "Reshape" and (example.outer, example.inner) == (1, 1):
+            axis = lengths.reshaped(op, example.axis, lambda size: self._counted(size, states))
+            return None if axis is None else dataclasses.replace(example, axis=axis)
+        return found
+
+    def _counts(self, size: sizes.Size, states: dict) -> bool:
+        """Returns whether a size is the number of examples: of an axis that numbers them."""
+        if not isinstance(size, sizes.AxisSize):
+            return False
+        found = self.state(size.tensor, states)
+        return found == Example(size.axis) and found.sized and found.certain
+
+    def _counted(self, size: sizes.Size, states: dict) -> object:
+        """Returns a size, the same one for all that are the number of examples."""
+        return "examples" if self._counts(size, states) else size
 
     def _unknown(self, op: tf.Operation, given: Sequence[State]) -> State:
         for state in given:
@@ -155,7 +189,8 @@ class _Walk:
                 return state
         return Mixed(op.name, op.type, "has no rule that says whether examples mix in it", False)
 
-    def _body(self, op, body: tf.Graph | None, given: Sequence[State]) -> list[State]:
+    def _body(self, op, bodies: subgraph.Bodies, body: tf.Graph | None, given) -> list[State]:
+        given = given[bodies.skip :]
         if body is None or len(body.inputs) != len(given):
             why = "calls a function whose body is not to be had"
             return [_first_mixed(given) or Mixed(op.name, op.type, why, False)] * len(op.outputs)
@@ -164,16 +199,19 @@ class _Walk:
         }
         # What the body captures is among its inputs.
         self.through(body.get_operations(), states)
-        return [self.state(t, states) for t in body.outputs]
+        found = [self.state(t, states) for t in body.outputs]
+        outer = {} if bodies.repeats else _outer_names(op, bodies, body)
+        return [_outside(op, state, body, outer) for state in found]
 
     def _bodies(self, op, bodies: subgraph.Bodies, given: Sequence[State]) -> list[State]:
         states = list(given)
         while True:
-            found = [self._body(op, body, states[bodies.skip :]) for body in bodies.graphs]
+            found = [self._body(op, bodies, body, states) for body in bodies.graphs]
             after = [_join(op, of_each) for of_each in zip(*found)]
+            if self._by_value and bodies.skip and states[0] is not None:
+                after = [_join(op, [state, _chosen(op, states[0])]) for state in after]
             if not bodies.repeats:
                 return after
-            after = [_carried(op, state) for state in after]
             # Each turn raises a state, from none through an axis to mixed, or is the last one.
             joined = [_join(op, pair) for pair in zip(states, after)]
             if joined == states:
@@ -184,21 +222,40 @@ class _Walk:
         """Reads the gradient that was written by hand: what it keeps apart, the op does."""
         why = "carries a custom gradient that is not seen to keep the examples apart"
         lost = _first_mixed(given) or Mixed(op.name, op.type, why, False)
-        axes = list(dict.fromkeys(state for state in given if isinstance(state, Example)))
-        if len(axes) != 1:
-            return [lost] * len(op.outputs)
         wanted = [(t, state) for t, state in zip(op.inputs, given) if state is not None]
-        return [
-            axes[0] if _gradient_keeps_apart(op, output, wanted, axes[0]) else lost
-            for output in op.outputs
-        ]
+        axes = [state for _, state in wanted if isinstance(state, Example)]
+        found = []
+        for output in op.outputs:
+            own = axes + [Example(a) for a in range(output.shape.rank or 0)]
+            keeps = (_kept_by_gradient(op, output, wanted, axis) for axis in dict.fromkeys(own))
+            found.append(next((axis for axis in keeps if axis is not None), lost))
+        return found
 
 
-def _carried(op: tf.Operation, state: State) -> State:
-    """Returns what is known of a tensor in the next turn of a loop, where indices are others."""
+def _outer_names(op: tf.Operation, bodies: subgraph.Bodies, body: tf.Graph) -> dict[tuple, tuple]:
+    """Returns, for the keys of what goes into a body or comes out, those outside."""
+    pairs = [*zip(body.outputs, op.outputs), *zip(body.inputs, list(op.inputs)[bodies.skip :])]
+    return {subgraph.key_of(inner): subgraph.key_of(outer) for inner, outer in pairs}
+
+
+def _outside(op: tf.Operation, state: State, body: tf.Graph, outer: dict) -> State:
+    """Returns a state as it is known outside a body, whose own indices are others at each call."""
+    index = state.index if isinstance(state, One) else getattr(state, "by", None)
+    if index is None or index[0] != id(body):
+        return state
+    name = outer.get(index[:2])
+    if name is None:
+        return Mixed(op.name, op.type, "gives examples that are named by an index of its own", False)
     if isinstance(state, One):
-        return Mixed(op.name, op.type, "carries an example from one turn to the next")
-    return state
+        return One(name)
+    return dataclasses.replace(state, by=(*name, *index[2:]))
+
+
+def _chosen(op: tf.Operation, condition: State) -> State:
+    """Returns the state of what is chosen as a whole by a value that depends on examples."""
+    if isinstance(condition, Mixed):
+        return condition
+    return Mixed(op.name, op.type, "chooses by a value of the examples", False)
 
 
 def _may_be_broadcast(op, rule: rules.Rule, i: int, o: int, axis: int, given) -> bool:
@@ -228,36 +285,75 @@ def _linked_axes(op, rule: rules.Rule, j: int, o: int) -> list[int]:
     return [out_axis for out_axis, _ in rule.local(op, j, o).links]
 
 
-def _gradient_keeps_apart(
+def _kept_by_gradient(
     op: tf.Operation,
     output: tf.Tensor,
     wanted: Sequence[tuple[tf.Tensor, State]],
     example: Example,
-) -> bool:
-    """Returns whether a cotangent with that example axis gives cotangents with that same one.
+) -> Example | None:
+    """Returns that example axis if a cotangent that has it gives each input one with its own.
 
-    And none to inputs in which the examples are mixed already.
+    And none to inputs in which the examples are mixed already. None where it does not.
     """
     rank = output.shape.rank
     if not _is_differentiable(output) or rank is None or rank <= example.axis:
-        return False
+        return None
     graph = tf_internals.scratch_graph(op.graph)
     with graph.as_default():
-        cotangent = tf.compat.v1.placeholder(output.dtype, output.shape)
+        # Any cotangent would do; this one is known to have the shape of the output.
+        cotangent = tf.raw_ops.OnesLike(x=output)
         try:
             inputs = [t for t, _ in wanted]
             back = tf.gradients(output, inputs, cotangent, stop_gradients=list(op.inputs))
         except (NotImplementedError, TypeError, ValueError, LookupError):
-            return False  # it was written for other uses, as that of tf.recompute_grad
-    states: dict = {subgraph.key_of(cotangent): example}
-    walk = _Walk()
-    walk.through(graph.get_operations(), states)
+            return None  # it was written for other uses
+        states: dict = {subgraph.key_of(cotangent): example}
+        # Of the cotangent all that it does counts, also where that has no derivative.
+        walk = _Walk(by_value=True)
+        walk.through(graph.get_operations(), states)
     arrived = [
         (state, None if t is None else walk.state(t, states)) for (_, state), t in zip(wanted, back)
     ]
-    return all(
-        pulled is None or (pulled == example and state == example) for state, pulled in arrived
-    )
+    pairs = [(state, pulled) for state, pulled in arrived if pulled is not None]
+    if not all(state == pulled for state, pulled in pairs):
+        return None
+    flags = {
+        name: all(getattr(e, name) for pair in pairs for e in pair) for name in ("certain", "sized")
+    }
+    return dataclasses.replace(example, **flags)
+
+
+def _lost(op: tf.Operation, rule: rules.Rule, found: rules.Local, i: int, state: Example) -> Mixed:
+    """Returns why the examples are lost sight of in an op, and whether they surely mix in it."""
+    if found.kind is Kind.OPAQUE and rule.move is None:
+        return Mixed(op.name, op.type, "has sizes or axes that the graph does not tell", False)
+    why = f"{_VERB[found.kind]} the axis that numbers the examples"
+    shape = op.inputs[i].shape
+    alone = shape.rank is not None and 0 <= state.axis < shape.rank and shape[state.axis] == 1
+    certain = found.kind in (Kind.MIXING, Kind.WINDOW) and not alone and not naming.reads(op)
+    told = all(known.values(t) is not None for t in op.inputs if t.dtype.is_integer)
+    return Mixed(op.name, op.type, why, certain and told and state.by is None)
+
+
+def _is_same_for_all(op: tf.Operation) -> bool:
+    """Returns whether an op gives what does not depend on the values of its inputs."""
+    if op.type in _OF_SIZES:
+        return True
+    # A tensor is equal to itself, unless it may be not a number.
+    alike = len({subgraph.key_of(t) for t in op.inputs}) == 1
+    return op.type in ("Equal", "NotEqual") and alike and not _is_differentiable(op.inputs[0])
+
+
+def _without_derivative(op: tf.Operation, i: int, o: int, state: State) -> State:
+    """Returns the state of what depends on an input by value alone."""
+    if isinstance(state, Mixed):
+        return state
+    if op.type in _BY_PLACE and isinstance(state, Example):
+        links = rules.rule_for("Mul" if len(op.inputs) > 1 else "Abs").local(op, i, o).links
+        moved = [out for out, given in links if given == state.axis]
+        if moved:
+            return dataclasses.replace(state, axis=moved[0])
+    return Mixed(op.name, op.type, "depends on values of the examples", False)
 
 
 def _first_mixed(states: Iterable[State]) -> Mixed | None:
@@ -275,12 +371,26 @@ def _join(op: tf.Operation, states: Iterable[State]) -> State:
             return found[0]
         certain, sized = (all(getattr(s, name) for s in found) for name in ("certain", "sized"))
         return dataclasses.replace(found[0], certain=certain, sized=sized)
-    return Mixed(op.name, op.type, "brings different axes that number the examples together")
+    why = "brings different axes that number the examples together"
+    plain = all(isinstance(state, Example) and state.by is None for state in found)
+    return Mixed(op.name, op.type, why, plain)
 
 
 def _is_differentiable(tensor: tf.Tensor) -> bool:
     return subgraph.carries_derivative(tensor)
 
+
+# What these give depends on shapes alone.
+_OF_SIZES = frozenset(
+    {"BroadcastGradientArgs", "OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike"}
+)
+
+# Each entry of their outputs comes from the entry at its place, without a derivative.
+_BY_PLACE = frozenset(
+    {"ApproximateEqual", "Cast", "Ceil", "Equal", "Floor", "FloorDiv", "Greater", "GreaterEqual",
+     "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "NotEqual", "Rint", "Round", "Select",
+     "SelectV2", "Sign", "StopGradient", "TruncateDiv"}
+)  # fmt: skip
 
 _VERB = {
     Kind.IDENTITY: "does not keep",

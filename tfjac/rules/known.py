@@ -35,6 +35,9 @@ def _values(tensor: tf.Tensor, seen: dict[str, np.ndarray | None]) -> np.ndarray
         elif tensor.op.type == "ListDiff":
             given = [_values(t, seen) for t in tensor.op.inputs]
             seen[tensor.name] = _difference(given, tensor.value_index)
+        elif tensor.op.type in ("Split", "SplitV", "Unpack") and not tensor.dtype.is_floating:
+            given = [_values(t, seen) for t in tensor.op.inputs]
+            seen[tensor.name] = _part(tensor.op, given, tensor.value_index)
         elif tensor.op.type in _FOLD and not tensor.dtype.is_floating:
             given = [_values(t, seen) for t in tensor.op.inputs]
             seen[tensor.name] = _FOLD[tensor.op.type](tensor.op, given)
@@ -69,7 +72,8 @@ def _blank(tensor: tf.Tensor) -> np.ndarray | None:
     return None if size is None or size > _LARGEST else np.full(tensor.shape.as_list(), None)
 
 
-def _gather(op: tf.Operation, given: list) -> np.ndarray | None:
+def gathered(op: tf.Operation, given: list) -> np.ndarray | None:
+    """Returns what a GatherV2 takes, given the entries of its inputs."""
     data, indices, axis = given
     if data is None or indices is None or axis is None or None in indices.reshape(-1).tolist():
         return None
@@ -78,7 +82,8 @@ def _gather(op: tf.Operation, given: list) -> np.ndarray | None:
     return np.take(data, indices.astype(int), axis=int(axis))
 
 
-def _strided_slice(op: tf.Operation, given: list) -> np.ndarray | None:
+def strided(op: tf.Operation, given: list) -> np.ndarray | None:
+    """Returns what a StridedSlice takes of a list, given the entries of its inputs."""
     data, begin, end, strides = given
     if data is None or data.ndim != 1 or any(g is None for g in (begin, end, strides)):
         return None
@@ -152,6 +157,51 @@ def _difference(given: list, which: int) -> np.ndarray | None:
     return np.array(places, object) if which else given[0][places]
 
 
+def _part(op: tf.Operation, given: list, which: int) -> np.ndarray | None:
+    """Returns one of the parts of a list."""
+    data = given[1 if op.type == "Split" else 0]
+    if data is None or data.ndim != 1:
+        return None
+    if op.type == "Unpack":
+        return np.array(data[which], object)
+    if op.type == "Split":
+        sizes = [len(data) // len(op.outputs)] * len(op.outputs)
+    else:
+        sizes = None if given[1] is None else given[1].tolist()
+    if sizes is None or None in sizes or -1 in sizes:
+        return None
+    start = sum(sizes[:which])
+    return data[start : start + sizes[which]]
+
+
+def _fill(op: tf.Operation, given: list) -> np.ndarray | None:
+    shape = op.outputs[0].shape
+    if given[1] is None or not shape.is_fully_defined() or shape.num_elements() > _LARGEST:
+        return None
+    return np.full(shape.as_list(), given[1].item(), object)
+
+
+def _tile(op: tf.Operation, given: list) -> np.ndarray | None:
+    data, multiples = given
+    if any(g is None for g in given) or None in multiples.tolist():
+        return None
+    size = data.size * int(np.prod(multiples.astype(int)))
+    return np.tile(data, multiples.astype(int)) if size <= _LARGEST else None
+
+
+def _broadcast(op: tf.Operation, given: list) -> np.ndarray | None:
+    shape = op.outputs[0].shape
+    if given[0] is None or not shape.is_fully_defined() or shape.num_elements() > _LARGEST:
+        return None
+    return np.broadcast_to(given[0], shape.as_list())
+
+
+def _turned(op: tf.Operation, given: list) -> np.ndarray | None:
+    if any(g is None for g in given) or None in given[1].tolist():
+        return None
+    return np.transpose(given[0], given[1].astype(int))
+
+
 def _inverted(op: tf.Operation, given: list) -> np.ndarray | None:
     if given[0] is None or None in given[0].tolist():
         return None
@@ -173,12 +223,18 @@ def is_range(tensor: tf.Tensor) -> bool:
 
 def _select(op: tf.Operation, given: list) -> np.ndarray | None:
     condition, one, other = given
-    if condition is None or condition.ndim or condition.item() is None:
+    if condition is None or None in condition.reshape(-1).tolist():
         return None
-    return one if condition.item() else other
+    if condition.ndim == 0:
+        return one if condition.item() else other
+    if one is None or other is None:
+        return None
+    chosen = np.where(condition.astype(bool), one, other)
+    return chosen if list(chosen.shape) == op.outputs[0].shape.as_list() else None
 
 
-def _slice(op: tf.Operation, given: list) -> np.ndarray | None:
+def sliced(op: tf.Operation, given: list) -> np.ndarray | None:
+    """Returns what a Slice takes of a list, given the entries of its inputs."""
     data, begin, size = given
     if any(g is None or g.ndim != 1 or None in g.tolist() for g in (begin, size)):
         return None
@@ -189,12 +245,14 @@ def _slice(op: tf.Operation, given: list) -> np.ndarray | None:
 
 _FOLD: dict[str, Callable] = {
     "AddV2": _of_two(lambda a, b: a + b),
+    "BroadcastTo": _broadcast,
     "Cast": _same,
     "ConcatV2": _concat,
     "ExpandDims": _reshape,
+    "Fill": _fill,
     "FloorDiv": _of_two(lambda a, b: a // b if b else None),
     "FloorMod": _of_two(lambda a, b: a % b if b else None),
-    "GatherV2": _gather,
+    "GatherV2": gathered,
     "Greater": _of_two(lambda a, b: a > b),
     "GreaterEqual": _of_two(lambda a, b: a >= b),
     "Identity": _same,
@@ -208,10 +266,13 @@ _FOLD: dict[str, Callable] = {
     "Prod": _product,
     "Range": _range,
     "Reshape": _reshape,
+    "Select": _select,
     "SelectV2": _select,
     "Shape": _shape,
-    "Slice": _slice,
+    "Slice": sliced,
     "Squeeze": _reshape,
-    "StridedSlice": _strided_slice,
+    "StridedSlice": strided,
     "Sub": _of_two(lambda a, b: a - b),
+    "Tile": _tile,
+    "Transpose": _turned,
 }
