@@ -83,8 +83,10 @@ class _Walk:
         comparison, passes examples on too.
     """
 
-    def __init__(self, *, by_value: bool = False) -> None:
+    def __init__(self, *, by_value: bool = False, around: Sequence[dict] = ()) -> None:
         self._outer = subgraph.OuterTensors()
+        # What is known of tensors around the body that is walked through, for sizes come from there.
+        self._around = list(around)
         self._by_value = by_value
 
     def through(self, ops: Iterable[tf.Operation], states: dict) -> None:
@@ -109,9 +111,9 @@ class _Walk:
             return [self._of_one(op, ones, given)] * len(op.outputs)
         bodies = subgraph.bodies(op)
         if bodies is not None:
-            return self._bodies(op, bodies, given)
+            return self._bodies(op, bodies, given, states)
         if rules.has_custom_gradient(op):
-            return list(given) if self._by_value else self._by_gradient(op, given)
+            return list(given) if self._by_value else self._by_gradient(op, given, states)
         rule = rules.rule_of(op)
         if rule is None:
             return [self._unknown(op, given)] * len(op.outputs)
@@ -159,29 +161,22 @@ class _Walk:
         """Returns the example axis of an output; None where the examples are lost sight of."""
         if op.type == "DynamicPartition" and i == 0 and example.axis == 0:
             return naming.partitioned(op, o, example)
+        counts = _Counts(self._outer, [states, *self._around])
         named = naming.moved(op, i, example)
         if named is not None:
-            moved, size = named
-            return dataclasses.replace(moved, sized=True) if self._counts(size, states) else moved
-        found = rule.example(op, i, o, example)
-        if found is None and op.type == "Sum" and (example.outer, example.inner) == (1, 1):
-            kept = lengths.kept_by_sum(op, lambda size: self._counts(size, states))
-            return example if kept is not None and example.axis in kept else None
-        if found is None and op.type == "Reshape" and (example.outer, example.inner) == (1, 1):
-            axis = lengths.reshaped(op, example.axis, lambda size: self._counted(size, states))
-            return None if axis is None else dataclasses.replace(example, axis=axis)
-        return found
-
-    def _counts(self, size: sizes.Size, states: dict) -> bool:
-        """Returns whether a size is the number of examples: of an axis that numbers them."""
-        if not isinstance(size, sizes.AxisSize):
-            return False
-        found = self.state(size.tensor, states)
-        return found == Example(size.axis) and found.sized and found.certain
-
-    def _counted(self, size: sizes.Size, states: dict) -> object:
-        """Returns a size, the same one for all that are the number of examples."""
-        return "examples" if self._counts(size, states) else size
+            found, size = named
+            found = dataclasses.replace(found, sized=True) if counts.has(size) else found
+        else:
+            found = rule.example(op, i, o, example)
+        if found is None and i == 0 and op.type == "Reshape":
+            found = lengths.reshaped(op, example, counts.same)
+        if found is None and i == 0 and op.type == "Tile" and example.axis >= 0:
+            found = example if lengths.named(op.inputs[1], example.axis) == 1 else None
+        if found is None and i == 0 and op.type == "Sum":
+            found = _summed(op, example, counts)
+        if found is None or counts.certain:
+            return found
+        return dataclasses.replace(found, certain=False)
 
     def _unknown(self, op: tf.Operation, given: Sequence[State]) -> State:
         for state in given:
@@ -203,7 +198,14 @@ class _Walk:
         outer = {} if bodies.repeats else _outer_names(op, bodies, body)
         return [_outside(op, state, body, outer) for state in found]
 
-    def _bodies(self, op, bodies: subgraph.Bodies, given: Sequence[State]) -> list[State]:
+    def _bodies(self, op, bodies: subgraph.Bodies, given: Sequence[State], outer: dict):
+        """Returns the states of the outputs of an op that calls functions."""
+        self._around.insert(0, outer)
+        found = self._of_bodies(op, bodies, given)
+        self._around.pop(0)
+        return found
+
+    def _of_bodies(self, op, bodies: subgraph.Bodies, given: Sequence[State]) -> list[State]:
         states = list(given)
         while True:
             found = [self._body(op, bodies, body, states) for body in bodies.graphs]
@@ -218,7 +220,7 @@ class _Walk:
                 return joined
             states = joined
 
-    def _by_gradient(self, op: tf.Operation, given: Sequence[State]) -> list[State]:
+    def _by_gradient(self, op: tf.Operation, given: Sequence[State], states: dict) -> list[State]:
         """Reads the gradient that was written by hand: what it keeps apart, the op does."""
         why = "carries a custom gradient that is not seen to keep the examples apart"
         lost = _first_mixed(given) or Mixed(op.name, op.type, why, False)
@@ -227,7 +229,10 @@ class _Walk:
         found = []
         for output in op.outputs:
             own = axes + [Example(a) for a in range(output.shape.rank or 0)]
-            keeps = (_kept_by_gradient(op, output, wanted, axis) for axis in dict.fromkeys(own))
+            around = [states, *self._around]
+            keeps = (
+                _kept_by_gradient(op, output, wanted, axis, around) for axis in dict.fromkeys(own)
+            )
             found.append(next((axis for axis in keeps if axis is not None), lost))
         return found
 
@@ -256,6 +261,47 @@ def _chosen(op: tf.Operation, condition: State) -> State:
     if isinstance(condition, Mixed):
         return condition
     return Mixed(op.name, op.type, "chooses by a value of the examples", False)
+
+
+class _Counts:
+    """Which sizes are the number of examples: those of axes that number them.
+
+    Args:
+      outer: finds the tensors that those of bodies stand for.
+      scopes: what is known of tensors, of a body and around it.
+
+    Attributes:
+      certain: whether that is so of all that were asked for, also where there is one example.
+    """
+
+    def __init__(self, outer: subgraph.OuterTensors, scopes: Sequence[dict]) -> None:
+        self._outer, self._scopes = outer, scopes
+        self.certain = True
+
+    def has(self, size: sizes.Size) -> bool:
+        """Returns whether a size is the number of examples."""
+        if not isinstance(size, sizes.AxisSize):
+            return False
+        known_of = (scope.get(self._outer.find(size.tensor, scope)) for scope in self._scopes)
+        found = next((state for state in known_of if state is not None), None)
+        if found != Example(size.axis) or not found.sized:
+            return False
+        self.certain = self.certain and found.certain
+        return True
+
+    def same(self, size: sizes.Size) -> object:
+        """Returns a size, the same one for all that are the number of examples."""
+        return lengths.EXAMPLES if self.has(size) else size
+
+
+def _summed(op: tf.Operation, example: Example, counts: _Counts) -> Example | None:
+    """Returns the example axis of a sum over what was broadcast."""
+    kept = lengths.kept_by_sum(op, counts.has)
+    if kept is None or example.axis not in kept:
+        return None
+    if op.get_attr("keep_dims"):
+        return example
+    return dataclasses.replace(example, axis=kept.index(example.axis))
 
 
 def _may_be_broadcast(op, rule: rules.Rule, i: int, o: int, axis: int, given) -> bool:
@@ -290,6 +336,7 @@ def _kept_by_gradient(
     output: tf.Tensor,
     wanted: Sequence[tuple[tf.Tensor, State]],
     example: Example,
+    around: Sequence[dict],
 ) -> Example | None:
     """Returns that example axis if a cotangent that has it gives each input one with its own.
 
@@ -309,7 +356,7 @@ def _kept_by_gradient(
             return None  # it was written for other uses
         states: dict = {subgraph.key_of(cotangent): example}
         # Of the cotangent all that it does counts, also where that has no derivative.
-        walk = _Walk(by_value=True)
+        walk = _Walk(by_value=True, around=around)
         walk.through(graph.get_operations(), states)
     arrived = [
         (state, None if t is None else walk.state(t, states)) for (_, state), t in zip(wanted, back)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from tfjac import graph_memo, rules, tf_internals
-from tfjac.rules import Kind, known, sizes
+from tfjac.rules import Example, Kind, known, sizes
 from tfjac.rules.sizes import AxisSize, Size
 
 # Their output has the shape of input 0, though its values may not depend on it.
@@ -63,8 +63,25 @@ class _Found:
 
 def named(tensor: tf.Tensor, entry: int = 0) -> Size:
     """Returns the size that an entry of a list of whole numbers is, None where that is not seen."""
-    size = sizes.named(tensor, entry)
-    return of(size.tensor, size.axis) if isinstance(size, AxisSize) else size
+    return _first(sizes.named(tensor, entry))
+
+
+def _first(size: Size) -> Size:
+    """Returns a size by the first tensors that have it."""
+    if isinstance(size, AxisSize):
+        return of(size.tensor, size.axis)
+    if isinstance(size, sizes.Product):
+        listed = [_first(s) for s, times in size.unknown for _ in range(times)]
+        return sizes.simplest(sizes.product([size.number, *listed]))
+    return size
+
+
+def renamed(size: Size, same: Callable[[Size], object]) -> object:
+    """Returns a size, with `same` of each unknown one in it."""
+    if isinstance(size, sizes.Product):
+        listed = [same(s) for s, times in size.unknown for _ in range(times)]
+        return sizes.product([size.number, *listed])
+    return same(size)
 
 
 def _key(tensor: tf.Tensor, axis: int) -> tuple:
@@ -82,13 +99,15 @@ def _step(tensor: tf.Tensor, axis: int) -> tuple[Size, list[tuple[tf.Tensor, int
         return size, [(outer, axis)] if seen else []
     told = _told(op, axis)
     if told is not None:
-        return (told, []) if isinstance(told, int) else (size, [(told.tensor, told.axis)])
+        return (size, [(told.tensor, told.axis)]) if isinstance(told, AxisSize) else (told, [])
     if op.type in _TOLD:
         return size, _linked(op, tensor, axis) if op.type == "Reshape" else []
     if op.type in _SAME_SHAPE or op.type == "IdentityN":
         return size, [(op.inputs[tensor.value_index], axis)]
     if op.type == "Sum":
         kept = kept_by_sum(op, lambda size: False)
+        if kept is not None and not op.get_attr("keep_dims"):
+            return size, [(op.inputs[0], kept[axis])] if axis < len(kept) else []
         if kept is not None:
             return (size, [(op.inputs[0], axis)]) if axis in kept else (1, [])
     return size, _linked(op, tensor, axis)
@@ -97,10 +116,13 @@ def _step(tensor: tf.Tensor, axis: int) -> tuple[Size, list[tuple[tf.Tensor, int
 def _told(op: tf.Operation, axis: int) -> Size:
     if op.type == "Range" and known.is_range(op.outputs[0]):
         return sizes.named(op.inputs[1])
+    if op.type == "Tile":
+        times, given = sizes.named(op.inputs[1], axis), sizes.axis_size(op.inputs[0], axis)
+        return given if times == 1 else times if given == 1 else None
     if op.type not in _TOLD:
         return None
     told = sizes.named(op.inputs[_TOLD[op.type]], axis)
-    return None if told == -1 else told
+    return told if told != -1 else None
 
 
 def _linked(op: tf.Operation, tensor: tf.Tensor, axis: int) -> list[tuple[tf.Tensor, int]]:
@@ -117,7 +139,7 @@ def _linked(op: tf.Operation, tensor: tf.Tensor, axis: int) -> list[tuple[tf.Ten
     return found
 
 
-def kept_by_sum(op: tf.Operation, is_count) -> list[int] | None:
+def kept_by_sum(op: tf.Operation, is_count: Callable[[Size], bool]) -> list[int] | None:
     """Returns the axes that a Sum in the gradient of a broadcast keeps, None for any other op.
 
     Its axes are those along which an operand was broadcast. One of as many entries as there are
@@ -127,22 +149,36 @@ def kept_by_sum(op: tf.Operation, is_count) -> list[int] | None:
       op: a Sum.
       is_count: tells whether a size is the number of examples.
     """
-    axes = op.inputs[1] if op.type == "Sum" else None
-    if axes is None or axes.op.type != "BroadcastGradientArgs" or not op.get_attr("keep_dims"):
+    if op.type != "Sum" or op.inputs[0].shape.rank is None:
+        return None
+    axes, shift = op.inputs[1], 0
+    while axes.op.type == "AddV2" and _is_shift(axes.op):
+        axes, shift = axes.op.inputs[0], shift + 1
+    if axes.op.type != "BroadcastGradientArgs":
         return None
     own, other = (axes.op.inputs[k] for k in (axes.value_index, 1 - axes.value_index))
-    if None in (own.shape.num_elements(), other.shape.num_elements(), op.inputs[0].shape.rank):
+    counts = [own.shape.num_elements(), other.shape.num_elements()]
+    if None in counts:
         return None
-    rank, kept = op.inputs[0].shape.rank, []
-    for k in range(rank):
-        sizes_ = [_from_right(shape, rank - k) for shape in (own, other)]
-        if sizes_[0] == 1:
+    kept = list(range(shift))
+    for k in range(max(counts)):
+        one, two = (_from_right(shape, max(counts) - k) for shape in (own, other))
+        if one == 1:
             continue
-        same = sizes_[0] is not None and sizes_[0] == sizes_[1]
-        if not (isinstance(sizes_[0], int) or sizes_[1] == 1 or same or is_count(sizes_[0])):
+        same = one is not None and one == two
+        if not (isinstance(one, int) or two == 1 or same or is_count(one)):
             return None
-        kept.append(k)
-    return kept
+        kept.append(shift + k)
+    return kept + list(range(shift + max(counts), op.inputs[0].shape.rank))
+
+
+def _is_shift(op: tf.Operation) -> bool:
+    """Returns whether one is added to axes counted from 0, as a vectorized map does."""
+    axes, cast = op.inputs
+    if cast.op.type != "Cast" or cast.op.inputs[0].op.type != "GreaterEqual":
+        return False
+    given, zero = cast.op.inputs[0].op.inputs
+    return given.ref() == axes.ref() and known.all_equal(zero, 0)
 
 
 def _from_right(shape: tf.Tensor, place: int) -> Size:
@@ -150,38 +186,60 @@ def _from_right(shape: tf.Tensor, place: int) -> Size:
     return 1 if place > count else named(shape, count - place)
 
 
-def reshaped(op: tf.Operation, axis: int, same) -> int | None:
-    """Returns the axis that a Reshape of unknown sizes leaves an axis as, None where it does not.
+def reshaped(op: tf.Operation, example: Example, same: Callable) -> Example | None:
+    """Returns the example axis after a Reshape whose sizes are known by name at least.
 
     Args:
       op: a Reshape.
-      axis: of its input.
-      same: tells whether two sizes are equal.
+      example: the example axis of its input.
+      same: from a size to what is the same for equal sizes.
     """
-    given, out = op.inputs[0], op.outputs[0]
+    given = _sizes_before(op, same)
     count = op.inputs[1].shape.num_elements()
-    if op.type != "Reshape" or given.shape.rank is None or count is None:
+    if given is None or count is None or example.axis >= len(given):
         return None
-    if out.shape.rank is None or axis >= given.shape.rank:
+    wanted = [renamed(named(op.inputs[1], k), same) for k in range(count)]
+    whole, own = sizes.product(given), sizes.product(given[example.axis : example.axis + 1])
+    if whole is None:
         return None
-    before = [same(of(given, a)) for a in range(axis)]
-    own = same(of(given, axis))
-    wanted = [same(named(op.inputs[1], k)) for k in range(count)]
+    if wanted.count(-1) == 1:
+        left = sizes.product([size for size in wanted if size != -1])
+        left = None if left is None else whole.over(left)
+        wanted = [left if size == -1 else size for size in wanted]
+    examples = own.over(sizes.Product(example.outer * example.inner))
+    outer = sizes.product([*given[: example.axis], example.outer])
+    stride = sizes.product([*given[example.axis + 1 :], example.inner])
     for k in range(count):
-        if own is not None and wanted[k] == own and _alike(before, wanted[:k]):
-            return k
+        found = _placed(wanted, k, outer, stride, examples)
+        if found is not None:
+            return dataclasses.replace(example, axis=k, outer=found[0], inner=found[1])
     return None
 
 
-def _alike(one: list[Size], other: list[Size]) -> bool:
-    """Returns whether two lists of sizes have the same product, whatever the unknown ones are."""
-    if None in one or None in other or -1 in one or -1 in other or 0 in one or 0 in other:
-        return False
-    products, unknown = [], []
-    for listed in (one, other):
-        product = 1
-        for size in listed:
-            product *= size if isinstance(size, int) else 1
-        products.append(product)
-        unknown.append(collections.Counter(s for s in listed if not isinstance(s, int)))
-    return products[0] == products[1] and unknown[0] == unknown[1]
+def _sizes_before(op: tf.Operation, same: Callable) -> list | None:
+    """Returns the sizes of what a Reshape is given; axes summed over have size one, or are gone."""
+    given = op.inputs[0]
+    if given.op.type == "Sum" and not given.op.get_attr("keep_dims"):
+        kept = kept_by_sum(given.op, lambda size: same(size) == EXAMPLES)
+        if kept is not None:
+            return [same(of(given.op.inputs[0], a)) for a in kept]
+    if given.shape.rank is None:
+        return None
+    return [same(of(given, a)) for a in range(given.shape.rank)]
+
+
+# Stands for the size of every axis that numbers the examples.
+EXAMPLES = "examples"
+
+
+def _placed(wanted: list, k: int, outer, stride, examples) -> tuple[int, int] | None:
+    """Returns how often axis `k` goes through all examples, and how many neighbors are of one."""
+    parts = [sizes.product(part) for part in (wanted[:k], wanted[k : k + 1], wanted[k + 1 :])]
+    if None in parts:
+        return None
+    lead, own, rest = parts
+    times, inner = outer.over(lead), stride.over(rest)
+    if times is None or inner is None or times.unknown or inner.unknown:
+        return None
+    expected = sizes.Product(examples.number * times.number * inner.number, examples.unknown)
+    return (times.number, inner.number) if own == expected else None

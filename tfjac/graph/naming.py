@@ -322,8 +322,7 @@ def _is_all(tensor: tf.Tensor, value: int) -> bool:
         return value == (1 if tensor.op.type == "OnesLike" else 0)
     if tensor.op.type == "Fill":
         tensor = tensor.op.inputs[1]
-    found = known.values(tensor)
-    return found is not None and bool(np.all(found == value))
+    return known.all_equal(tensor, value)
 
 
 def _select(op, tensor, column, data, depth) -> int | None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from tfjac import tf_internals
+
 # Larger tensors are data, not sizes.
 _LARGEST = 4096
 
@@ -23,25 +25,26 @@ def values(tensor: tf.Tensor) -> np.ndarray | None:
     return _values(tensor, {})
 
 
-def _values(tensor: tf.Tensor, seen: dict[str, np.ndarray | None]) -> np.ndarray | None:
-    if tensor.name not in seen:
-        seen[tensor.name] = None  # of a loop: unknown
+def _values(tensor: tf.Tensor, seen: dict[tuple, np.ndarray | None]) -> np.ndarray | None:
+    key = id(tensor.graph), tensor.name
+    if key not in seen:
+        seen[key] = None  # of a loop: unknown
         static = tf.get_static_value(tensor)
         if static is not None:
-            seen[tensor.name] = np.asarray(static).astype(object)
-        elif tensor.op.type == "BroadcastGradientArgs":
+            seen[key] = np.asarray(static).astype(object)
+        elif tensor.dtype.is_floating:
+            pass
+        elif tensor.op.type == "Placeholder":
+            outer = tf_internals.captures(tensor.graph).get(tensor.name)
+            if outer is not None and tf.is_symbolic_tensor(outer):
+                seen[key] = _values(outer, seen)
+        elif tensor.op.type in _FOLD_ONE or tensor.op.type in _FOLD:
             given = [_values(t, seen) for t in tensor.op.inputs]
-            seen[tensor.name] = _broadcast_axes(given, tensor.value_index)
-        elif tensor.op.type == "ListDiff":
-            given = [_values(t, seen) for t in tensor.op.inputs]
-            seen[tensor.name] = _difference(given, tensor.value_index)
-        elif tensor.op.type in ("Split", "SplitV", "Unpack") and not tensor.dtype.is_floating:
-            given = [_values(t, seen) for t in tensor.op.inputs]
-            seen[tensor.name] = _part(tensor.op, given, tensor.value_index)
-        elif tensor.op.type in _FOLD and not tensor.dtype.is_floating:
-            given = [_values(t, seen) for t in tensor.op.inputs]
-            seen[tensor.name] = _FOLD[tensor.op.type](tensor.op, given)
-    return seen[tensor.name]
+            if tensor.op.type in _FOLD:
+                seen[key] = _FOLD[tensor.op.type](tensor.op, given)
+            else:
+                seen[key] = _FOLD_ONE[tensor.op.type](tensor.op, given, tensor.value_index)
+    return seen[key]
 
 
 def _shape(op: tf.Operation, given: list) -> np.ndarray | None:
@@ -133,7 +136,7 @@ def _of_two(compute: Callable[[int, int], int]) -> Callable:
     return fold
 
 
-def _broadcast_axes(given: list, which: int) -> np.ndarray | None:
+def _broadcast_axes(op: tf.Operation, given: list, which: int) -> np.ndarray | None:
     """Returns the axes over which the gradient of a broadcast operand is summed.
 
     Those where it has size one, or no axis, as TensorFlow counts them: both of size one too.
@@ -149,7 +152,7 @@ def _broadcast_axes(given: list, which: int) -> np.ndarray | None:
     return np.array([k for k in range(rank) if own[k] == 1], object)
 
 
-def _difference(given: list, which: int) -> np.ndarray | None:
+def _difference(op: tf.Operation, given: list, which: int) -> np.ndarray | None:
     """Returns the entries of one list that the other has not, or their places."""
     if any(g is None or None in g.tolist() for g in given):
         return None
@@ -208,6 +211,12 @@ def _inverted(op: tf.Operation, given: list) -> np.ndarray | None:
     return np.argsort(given[0].astype(int)).astype(object)
 
 
+def all_equal(tensor: tf.Tensor, value: int) -> bool:
+    """Returns whether all entries of a tensor are a number, and known."""
+    found = values(tensor)
+    return found is not None and bool(np.all(found == value))
+
+
 def is_range(tensor: tf.Tensor) -> bool:
     """Returns whether a tensor is 0, 1, 2, ..., of whatever length."""
     found = values(tensor)
@@ -242,6 +251,13 @@ def sliced(op: tf.Operation, given: list) -> np.ndarray | None:
         return None
     return data[begin[0] :] if size[0] == -1 else data[begin[0] : begin[0] + size[0]]
 
+
+# Those of several outputs are told which one is meant.
+_FOLD_ONE: dict[str, Callable] = {
+    "BroadcastGradientArgs": _broadcast_axes,
+    "ListDiff": _difference,
+    **dict.fromkeys(("Split", "SplitV", "Unpack"), _part),
+}
 
 _FOLD: dict[str, Callable] = {
     "AddV2": _of_two(lambda a, b: a + b),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac import tf_internals
 from tfjac.rules import known
 
 
@@ -26,7 +28,53 @@ class AxisSize:
     tensor: tf.Tensor = dataclasses.field(compare=False)
 
 
-Size = AxisSize | int | None
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A product of sizes.
+
+    Args:
+      number: of those that are known.
+      unknown: each other, and how often it comes.
+    """
+
+    number: int
+    unknown: frozenset[tuple[Hashable, int]] = frozenset()
+
+    def over(self, other: Product) -> Product | None:
+        """Returns the quotient, None where it is no product of sizes."""
+        left = collections.Counter(dict(self.unknown))
+        left.subtract(dict(other.unknown))
+        if not other.number or self.number % other.number or min(left.values(), default=0) < 0:
+            return None
+        unknown = frozenset((size, n) for size, n in left.items() if n)
+        return Product(self.number // other.number, unknown)
+
+
+Size = AxisSize | Product | int | None
+
+
+def product(listed: Iterable[Hashable]) -> Product | None:
+    """Returns the product of sizes, None where some are not known by name."""
+    number, unknown = 1, collections.Counter()
+    for size in listed:
+        if size is None or (isinstance(size, int) and size < 1):
+            return None
+        if isinstance(size, int):
+            number *= size
+        elif isinstance(size, Product):
+            number *= size.number
+            unknown.update(dict(size.unknown))
+        else:
+            unknown[size] += 1
+    return Product(number, frozenset(unknown.items()))
+
+
+def simplest(size: Product | None) -> Size:
+    """Returns a product as a single size where it is one."""
+    if size is None or not size.unknown:
+        return size and size.number
+    ((one, times), *others) = size.unknown
+    return one if (size.number, times, others) == (1, 1, []) else size
 
 
 def axis_size(tensor: tf.Tensor, axis: int) -> Size:
@@ -50,6 +98,8 @@ def named(tensor: tf.Tensor, entry: int = 0) -> Size:
             return axis_size(op.inputs[0], 0) if op.inputs[0].shape.rank == 1 else None
         if op.type in _ALIKE:
             return _common(op, entry)
+        if op.type in _COMPUTED:
+            return _COMPUTED[op.type](op, entry)
         found = _FROM[op.type](op, tensor.value_index, entry) if op.type in _FROM else None
         if found is None:
             return None
@@ -58,16 +108,43 @@ def named(tensor: tf.Tensor, entry: int = 0) -> Size:
 
 def _common(op: tf.Operation, entry: int) -> Size:
     """Returns the largest or smallest of several where all are the same."""
-    reduces = op.type in ("Max", "Min", "Prod")
+    reduces = op.type in ("Max", "Min")
     given = [op.inputs[0]] if reduces else list(op.inputs)
     counts = [t.shape.num_elements() if t.shape.rank is not None else None for t in given]
-    if None in counts or 0 in counts or (op.type == "Prod" and counts != [1]):
+    if None in counts or 0 in counts:
         return None
-    entries = range(counts[0]) if reduces else [entry]
-    if not reduces and set(counts) != {1}:
-        return None
-    found = [named(t, k) for t in given for k in entries]
+    if reduces:
+        found = [named(given[0], k) for k in range(counts[0])]
+    else:
+        found = _of_each(op, entry)
+        if op.type == "Maximum" and 1 in found:
+            # No size is less, unless there is nothing at all.
+            found = [size for size in found if size != 1] or found
     return found[0] if all(size == found[0] for size in found) else None
+
+
+def _of_each(op: tf.Operation, entry: int) -> list[Size]:
+    """Returns the sizes that two inputs, broadcast to each other, have for an entry of both."""
+    counts = [t.shape.num_elements() if t.shape.rank is not None else None for t in op.inputs]
+    if None in counts or any(count not in (1, max(counts)) for count in counts):
+        return [None, None]
+    return [named(t, entry if count > 1 else 0) for t, count in zip(op.inputs, counts)]
+
+
+def _times(op: tf.Operation, entry: int) -> Size:
+    return simplest(product(_of_each(op, entry)))
+
+
+def _all_times(op: tf.Operation, entry: int) -> Size:
+    count = op.inputs[0].shape.num_elements() if op.inputs[0].shape.rank == 1 else None
+    if count is None:
+        return None
+    return simplest(product(named(op.inputs[0], k) for k in range(count)))
+
+
+def _quotient(op: tf.Operation, entry: int) -> Size:
+    one, other = (product([size]) for size in _of_each(op, entry))
+    return None if one is None or other is None else simplest(one.over(other))
 
 
 _Found = "tuple[tf.Tensor, int] | None"
@@ -78,7 +155,23 @@ def _same(op: tf.Operation, o: int, entry: int) -> _Found:
 
 
 def _pack(op: tf.Operation, o: int, entry: int) -> _Found:
-    return (op.inputs[entry], 0) if op.inputs[0].shape.rank == 0 else None
+    count = op.inputs[0].shape.num_elements() if op.inputs[0].shape.rank is not None else None
+    if not count or op.get_attr("axis"):
+        return None
+    return op.inputs[entry // count], entry % count
+
+
+def _transpose(op: tf.Operation, o: int, entry: int) -> _Found:
+    shape, axes = op.inputs[0].shape, known.values(op.inputs[1])
+    if not shape.is_fully_defined() or axes is None or None in axes.tolist():
+        return None
+    places = np.arange(shape.num_elements()).reshape(shape.as_list())
+    return op.inputs[0], int(np.transpose(places, axes.astype(int)).reshape(-1)[entry])
+
+
+def _captured(op: tf.Operation, o: int, entry: int) -> _Found:
+    outer = tf_internals.captures(op.graph).get(op.outputs[0].name)
+    return (outer, entry) if outer is not None and tf.is_symbolic_tensor(outer) else None
 
 
 def _concat(op: tf.Operation, o: int, entry: int) -> _Found:
@@ -106,6 +199,9 @@ def _by_positions(take: Callable[[tf.Operation, list], np.ndarray | None], first
 
 
 def _split(op: tf.Operation, o: int, entry: int) -> _Found:
+    if op.type == "Split":
+        count = op.inputs[1].shape[0] if op.inputs[1].shape.rank == 1 else None
+        return None if count is None else (op.inputs[1], o * (count // len(op.outputs)) + entry)
     sizes = known.values(op.inputs[1])
     if op.inputs[0].shape.rank != 1 or sizes is None or None in sizes.tolist():
         return None
@@ -118,7 +214,9 @@ def _unpack(op: tf.Operation, o: int, entry: int) -> _Found:
     return (op.inputs[0], o) if op.inputs[0].shape.rank == 1 else None
 
 
-_ALIKE = ("Max", "Maximum", "Min", "Minimum", "Prod")
+_ALIKE = ("Max", "Maximum", "Min", "Minimum")
+
+_COMPUTED = {"FloorDiv": _quotient, "Mul": _times, "Prod": _all_times}
 
 _FROM: dict[str, Callable] = {
     "Cast": _same,
@@ -127,10 +225,13 @@ _FROM: dict[str, Callable] = {
     "GatherV2": _by_positions(known.gathered, 1),
     "Identity": _same,
     "Pack": _pack,
+    "Placeholder": _captured,
     "Reshape": _same,
     "Slice": _by_positions(known.sliced, 1),
+    "Split": _split,
     "SplitV": _split,
     "Squeeze": _same,
     "StridedSlice": _by_positions(known.strided, 1),
+    "Transpose": _transpose,
     "Unpack": _unpack,
 }
