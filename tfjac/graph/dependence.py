@@ -68,7 +68,7 @@ def states(y: tf.Tensor, x: tf.Tensor, axis: int) -> Callable[[tf.Tensor], State
 
     def read():
         found: dict = {subgraph.key_of(x): Example(axis)}
-        walk = _Walk()
+        walk = _Walk(x.shape[axis])
         walk.through(subgraph.ops_between(y, [x]), found)
         return lambda tensor: walk.state(tensor, found)
 
@@ -79,11 +79,15 @@ class _Walk:
     """One walk from the source to the target, bodies of functions included.
 
     Args:
+      examples: how many there are, None where that is unknown.
       by_value: whether it is values that are followed, not derivatives: then what has none, as a
         comparison, passes examples on too.
     """
 
-    def __init__(self, *, by_value: bool = False, around: Sequence[dict] = ()) -> None:
+    def __init__(
+        self, examples: int | None, *, by_value: bool = False, around: Sequence[dict] = ()
+    ) -> None:
+        self._examples = lengths.EXAMPLES if examples is None else examples
         self._outer = subgraph.OuterTensors()
         # What is known of tensors around the body that is walked through, for sizes come from there.
         self._around = list(around)
@@ -169,7 +173,7 @@ class _Walk:
         else:
             found = rule.example(op, i, o, example)
         if found is None and i == 0 and op.type == "Reshape":
-            found = lengths.reshaped(op, example, counts.same)
+            found = lengths.reshaped(op, example, counts.same, self._examples)
         if found is None and i == 0 and op.type == "Tile" and example.axis >= 0:
             found = example if lengths.named(op.inputs[1], example.axis) == 1 else None
         if found is None and i == 0 and op.type == "Sum":
@@ -192,8 +196,13 @@ class _Walk:
         states = {
             subgraph.key_of(t): state for t, state in zip(body.inputs, given) if state is not None
         }
-        # What the body captures is among its inputs.
-        self.through(body.get_operations(), states)
+        same = [
+            k for k in range(len(given)) if not bodies.repeats or _is_passed_on(body, k)
+        ]  # what is the same in each turn of a loop
+        outside = [list(op.inputs)[bodies.skip :][k] for k in same]
+        with known.called_with([body.inputs[k] for k in same], outside):
+            # What the body captures is among its inputs.
+            self.through(body.get_operations(), states)
         found = [self.state(t, states) for t in body.outputs]
         outer = {} if bodies.repeats else _outer_names(op, bodies, body)
         return [_outside(op, state, body, outer) for state in found]
@@ -235,6 +244,14 @@ class _Walk:
             )
             found.append(next((axis for axis in keeps if axis is not None), lost))
         return found
+
+
+def _is_passed_on(body: tf.Graph, k: int) -> bool:
+    """Returns whether the body of a loop hands on its input `k` as it is."""
+    tensor = body.outputs[k]
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor is body.inputs[k]
 
 
 def _outer_names(op: tf.Operation, bodies: subgraph.Bodies, body: tf.Graph) -> dict[tuple, tuple]:
@@ -356,7 +373,7 @@ def _kept_by_gradient(
             return None  # it was written for other uses
         states: dict = {subgraph.key_of(cotangent): example}
         # Of the cotangent all that it does counts, also where that has no derivative.
-        walk = _Walk(by_value=True, around=around)
+        walk = _Walk(output.shape[example.axis], by_value=True, around=around)
         walk.through(graph.get_operations(), states)
     arrived = [
         (state, None if t is None else walk.state(t, states)) for (_, state), t in zip(wanted, back)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfjac import graph_memo, rules, tf_internals
+from tfjac import graph_memo, rules
 from tfjac.rules import Example, Kind, known, sizes
 from tfjac.rules.sizes import AxisSize, Size
 
@@ -32,7 +32,9 @@ def of(tensor: tf.Tensor, axis: int) -> Size:
       tensor: of known rank.
       axis: from 0.
     """
-    memo = graph_memo.memoized(("lengths",), dict)
+    memo = known.notes()
+    if memo is None:
+        memo = graph_memo.memoized(("lengths",), dict)
     waiting = [(tensor, axis)]
     while waiting:
         here = waiting[-1]
@@ -94,8 +96,8 @@ def _step(tensor: tf.Tensor, axis: int) -> tuple[Size, list[tuple[tf.Tensor, int
     if not isinstance(size, AxisSize):
         return size, []
     if op.type == "Placeholder":
-        outer = tf_internals.captures(op.graph).get(tensor.name)
-        seen = outer is not None and tf.is_symbolic_tensor(outer) and outer.shape.rank is not None
+        outer = known.outside(tensor)
+        seen = outer is not None and outer.shape.rank is not None
         return size, [(outer, axis)] if seen else []
     told = _told(op, axis)
     if told is not None:
@@ -186,31 +188,38 @@ def _from_right(shape: tf.Tensor, place: int) -> Size:
     return 1 if place > count else named(shape, count - place)
 
 
-def reshaped(op: tf.Operation, example: Example, same: Callable) -> Example | None:
+def reshaped(
+    op: tf.Operation, example: Example, same: Callable, examples: int | str
+) -> Example | None:
     """Returns the example axis after a Reshape whose sizes are known by name at least.
 
     Args:
       op: a Reshape.
       example: the example axis of its input.
       same: from a size to what is the same for equal sizes.
+      examples: the number of examples, or what stands for it.
     """
     given = _sizes_before(op, same)
     count = op.inputs[1].shape.num_elements()
-    if given is None or count is None or example.axis >= len(given):
+    if given is None or count is None or not 0 <= example.axis < len(given):
         return None
+    if example.sized and example.by is None:
+        given[example.axis] = sizes.product([example.outer, examples, example.inner])
     wanted = [renamed(named(op.inputs[1], k), same) for k in range(count)]
-    whole, own = sizes.product(given), sizes.product(given[example.axis : example.axis + 1])
-    if whole is None:
+    own = sizes.product(given[example.axis : example.axis + 1])
+    if own is None:
         return None
     if wanted.count(-1) == 1:
-        left = sizes.product([size for size in wanted if size != -1])
-        left = None if left is None else whole.over(left)
+        whole, left = sizes.product(given), sizes.product(s for s in wanted if s != -1)
+        left = None if whole is None or left is None else whole.over(left)
         wanted = [left if size == -1 else size for size in wanted]
-    examples = own.over(sizes.Product(example.outer * example.inner))
+    each = own.over(sizes.Product(example.outer * example.inner))
     outer = sizes.product([*given[: example.axis], example.outer])
     stride = sizes.product([*given[example.axis + 1 :], example.inner])
+    if each is None or outer is None:
+        return None
     for k in range(count):
-        found = _placed(wanted, k, outer, stride, examples)
+        found = _placed(wanted, k, outer, stride, each)
         if found is not None:
             return dataclasses.replace(example, axis=k, outer=found[0], inner=found[1])
     return None
@@ -220,7 +229,7 @@ def _sizes_before(op: tf.Operation, same: Callable) -> list | None:
     """Returns the sizes of what a Reshape is given; axes summed over have size one, or are gone."""
     given = op.inputs[0]
     if given.op.type == "Sum" and not given.op.get_attr("keep_dims"):
-        kept = kept_by_sum(given.op, lambda size: same(size) == EXAMPLES)
+        kept = kept_by_sum(given.op, lambda size: same(size) is EXAMPLES)
         if kept is not None:
             return [same(of(given.op.inputs[0], a)) for a in kept]
     if given.shape.rank is None:
@@ -232,14 +241,18 @@ def _sizes_before(op: tf.Operation, same: Callable) -> list | None:
 EXAMPLES = "examples"
 
 
-def _placed(wanted: list, k: int, outer, stride, examples) -> tuple[int, int] | None:
-    """Returns how often axis `k` goes through all examples, and how many neighbors are of one."""
-    parts = [sizes.product(part) for part in (wanted[:k], wanted[k : k + 1], wanted[k + 1 :])]
-    if None in parts:
+def _placed(wanted: list, k: int, outer, stride, each) -> tuple[int, int] | None:
+    """Returns how often axis `k` goes through all examples, and how many neighbors are of one.
+
+    What comes before it decides the one and what comes after the other, or else its own size.
+    """
+    lead, own, rest = (sizes.product(p) for p in (wanted[:k], wanted[k : k + 1], wanted[k + 1 :]))
+    times = None if lead is None else outer.over(lead)
+    inner = None if rest is None or stride is None else stride.over(rest)
+    if own is None or times is None or times.unknown:
         return None
-    lead, own, rest = parts
-    times, inner = outer.over(lead), stride.over(rest)
-    if times is None or inner is None or times.unknown or inner.unknown:
+    if inner is None:
+        inner = own.over(sizes.product([times, each]))
+    if inner is None or inner.unknown or own != sizes.product([times, each, inner]):
         return None
-    expected = sizes.Product(examples.number * times.number * inner.number, examples.unknown)
-    return (times.number, inner.number) if own == expected else None
+    return times.number, inner.number

@@ -6,7 +6,9 @@ one size is unknown, and that is how `tf.tensordot` and others compute the sizes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +17,39 @@ from tfjac import tf_internals
 
 # Larger tensors are data, not sizes.
 _LARGEST = 4096
+
+
+# What the inputs of a function stand for, while the body of one call of it is read.
+_CALLS: contextvars.ContextVar[tuple[dict, ...]] = contextvars.ContextVar("_CALLS", default=())
+
+
+@contextlib.contextmanager
+def called_with(inputs: Iterable[tf.Tensor], given: Iterable[tf.Tensor]) -> Iterator[None]:
+    """A context in which the inputs of a function are known to be what one call gives them."""
+    pairs = {(id(i.graph), i.name): g for i, g in zip(inputs, given)}
+    token = _CALLS.set((pairs, *_CALLS.get()))
+    try:
+        yield
+    finally:
+        _CALLS.reset(token)
+
+
+def notes() -> dict | None:
+    """Returns a place for what holds in the innermost of these contexts; None outside of them."""
+    calls = _CALLS.get()
+    return calls[0].setdefault("notes", {}) if calls else None
+
+
+def outside(tensor: tf.Tensor) -> tf.Tensor | None:
+    """Returns the tensor around a function that an input of it stands for, None where unknown."""
+    if tensor.op.type != "Placeholder":
+        return None
+    for pairs in _CALLS.get():
+        found = pairs.get((id(tensor.graph), tensor.name))
+        if found is not None:
+            return found
+    found = tf_internals.captures(tensor.graph).get(tensor.name)
+    return found if found is not None and tf.is_symbolic_tensor(found) else None
 
 
 def values(tensor: tf.Tensor) -> np.ndarray | None:
@@ -35,9 +70,8 @@ def _values(tensor: tf.Tensor, seen: dict[tuple, np.ndarray | None]) -> np.ndarr
         elif tensor.dtype.is_floating:
             pass
         elif tensor.op.type == "Placeholder":
-            outer = tf_internals.captures(tensor.graph).get(tensor.name)
-            if outer is not None and tf.is_symbolic_tensor(outer):
-                seen[key] = _values(outer, seen)
+            outer = outside(tensor)
+            seen[key] = None if outer is None else _values(outer, seen)
         elif tensor.op.type in _FOLD_ONE or tensor.op.type in _FOLD:
             given = [_values(t, seen) for t in tensor.op.inputs]
             if tensor.op.type in _FOLD:

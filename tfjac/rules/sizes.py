@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable
 import numpy as np
 import tensorflow as tf
 
-from tfjac import tf_internals
 from tfjac.rules import known
 
 
@@ -170,8 +169,8 @@ def _transpose(op: tf.Operation, o: int, entry: int) -> _Found:
 
 
 def _captured(op: tf.Operation, o: int, entry: int) -> _Found:
-    outer = tf_internals.captures(op.graph).get(op.outputs[0].name)
-    return (outer, entry) if outer is not None and tf.is_symbolic_tensor(outer) else None
+    outer = known.outside(op.outputs[0])
+    return None if outer is None else (outer, entry)
 
 
 def _concat(op: tf.Operation, o: int, entry: int) -> _Found:
