@@ -220,7 +220,7 @@ APART = {
     "map: one by one": (lambda x: tf.map_fn(lambda row: tf.tanh(row) * row[0], x), (4,)),
     "map: one by one, cond": (lambda x: tf.map_fn(chosen_row, x), (4,)),
     "frames": (lambda x: tf.signal.frame(x * x, 4, 2), (8,)),
-    "sliced to its size": (lambda x: tf.sin(x)[: count(x)], (4,)),
+    "sliced to its size": (lambda x: tf.sin(x[: count(x)]), (4,)),
 }  # fmt: skip
 
 
@@ -255,9 +255,16 @@ def traced(fn, x, known, strategy):
     return jacobian
 
 
+# With a batch of unknown size TensorFlow has no gradient of the one, and turns the axes of the other
+# by a number that it computes when the graph runs.
+KNOWN_ONLY = {"isotonic", "map: product"}
+
+
 @pytest.mark.parametrize("examples, known", [(3, False), (3, True), (1, True)])
 @pytest.mark.parametrize("name", APART)
 def test_examples_that_stay_apart_have_their_blocks(name, examples, known):
+    if name in KNOWN_ONLY and not known:
+        pytest.skip("is for a batch of known size")
     fn, shape = APART[name]
     x = inputs_of(name, shape, examples)
     expected = by_tape(fn, x)

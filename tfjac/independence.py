@@ -21,7 +21,8 @@ class Dependence:
 
     Args:
       independent: whether example b of y is shown to depend on example b of x alone.
-      understood: False where an op on the way is not understood, so that nothing is shown.
+      understood: False where nothing is shown either way: an op on the way is not understood, or
+        moves examples to places from where they may come back.
       apart: number of leading axes along which y and x are shown to stay apart: 1 or more where
         independent; as many as they have where the Jacobian is a diagonal.
       reason: what was found, and for examples that mix the first op in which they do.

@@ -267,7 +267,9 @@ def _outside(op: tf.Operation, state: State, body: tf.Graph, outer: dict) -> Sta
         return state
     name = outer.get(index[:2])
     if name is None:
-        return Mixed(op.name, op.type, "gives examples that are named by an index of its own", False)
+        return Mixed(
+            op.name, op.type, "gives examples that are named by an index of its own", False
+        )
     if isinstance(state, One):
         return One(name)
     return dataclasses.replace(state, by=(*name, *index[2:]))

@@ -19,6 +19,9 @@ _BROADCAST = frozenset(
     {"Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual", "SelectV2"}
 )
 
+# Fail when they run unless their inputs have the same size there.
+_EQUAL = frozenset({"AddN", "ConcatV2", "Pack"})
+
 # Told by another input, which is the number here.
 _TOLD = {"BroadcastTo": 1, "Fill": 0, "Reshape": 1, "ScatterNd": 2, "SparseToDense": 1}
 
@@ -72,6 +75,9 @@ def _first(size: Size) -> Size:
     """Returns a size by the first tensors that have it."""
     if isinstance(size, AxisSize):
         return of(size.tensor, size.axis)
+    if isinstance(size, sizes.Extreme):
+        found = {of(s.tensor, s.axis) for s in size.among}
+        return found.pop() if len(found) == 1 else None
     if isinstance(size, sizes.Product):
         listed = [_first(s) for s, times in size.unknown for _ in range(times)]
         return sizes.simplest(sizes.product([size.number, *listed]))
@@ -101,6 +107,8 @@ def _step(tensor: tf.Tensor, axis: int) -> tuple[Size, list[tuple[tf.Tensor, int
         return size, [(outer, axis)] if seen else []
     told = _told(op, axis)
     if told is not None:
+        if isinstance(told, sizes.Extreme):
+            return size, [(s.tensor, s.axis) for s in told.among]
         return (size, [(told.tensor, told.axis)]) if isinstance(told, AxisSize) else (told, [])
     if op.type in _TOLD:
         return size, _linked(op, tensor, axis) if op.type == "Reshape" else []
@@ -138,7 +146,7 @@ def _linked(op: tf.Operation, tensor: tf.Tensor, axis: int) -> list[tuple[tf.Ten
         local = rule.local(op, i, tensor.value_index)
         if local.kind is not Kind.ZERO:
             found += [(given, a) for b, a in local.links if b == axis]
-    return found
+    return found[:1] if op.type in _EQUAL else found
 
 
 def kept_by_sum(op: tf.Operation, is_count: Callable[[Size], bool]) -> list[int] | None:

@@ -49,7 +49,18 @@ class Product:
         return Product(self.number // other.number, unknown)
 
 
-Size = AxisSize | Product | int | None
+@dataclasses.dataclass(frozen=True)
+class Extreme:
+    """The largest or smallest of several sizes, which is each of them where they are the same.
+
+    Args:
+      among: the sizes.
+    """
+
+    among: tuple[AxisSize, ...]
+
+
+Size = AxisSize | Extreme | Product | int | None
 
 
 def product(listed: Iterable[Hashable]) -> Product | None:
@@ -119,7 +130,9 @@ def _common(op: tf.Operation, entry: int) -> Size:
         if op.type == "Maximum" and 1 in found:
             # No size is less, unless there is nothing at all.
             found = [size for size in found if size != 1] or found
-    return found[0] if all(size == found[0] for size in found) else None
+    if all(size == found[0] for size in found):
+        return found[0]
+    return Extreme(tuple(found)) if all(isinstance(s, AxisSize) for s in found) else None
 
 
 def _of_each(op: tf.Operation, entry: int) -> list[Size]:
