@@ -1,7 +1,7 @@
 """Examples that stay apart where indices, sparse matrices, custom gradients or sizes tell it.
 
-The oracle is TensorFlow's tape, row by row; and each kind has near relatives that mix, which must be
-refused.
+The oracle is TensorFlow's tape, row by row; and each kind has near relatives that mix, which must
+be refused.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ APART = {
     "quantize: third": (raw_quantized, (4,)),
     "recomputed": (lambda x: tf.recompute_grad(lambda a: tf.tanh(a) * a)(x), (4,)),
     "recomputed: of matrices": (
-        lambda x: tf.recompute_grad(lambda a: tf.nn.softmax(a @ weights(4, 3)) * a[:, :1])(x), (4,)),
+        lambda x: tf.recompute_grad(
+            lambda a: tf.nn.softmax(a @ weights(4, 3)) * a[:, :1])(x), (4,)),
     "solve: tridiagonal": (
         lambda x: tf.linalg.tridiagonal_solve(
             bands(x), right_sides(x), partial_pivoting=False), (4,)),
@@ -255,8 +256,8 @@ def traced(fn, x, known, strategy):
     return jacobian
 
 
-# With a batch of unknown size TensorFlow has no gradient of the one, and turns the axes of the other
-# by a number that it computes when the graph runs.
+# With a batch of unknown size TensorFlow has no gradient of the one, and turns the axes of the
+# other by a number that it computes when the graph runs.
 KNOWN_ONLY = {"isotonic", "map: product"}
 
 

@@ -74,9 +74,12 @@ def blocks_of(whole, y_rank):
 # Models whose examples stay apart without this being seen, with a known batch or an unknown one:
 # they ask for independence="assume". A row that is seen after all fails, so that it is taken out.
 NOT_SEEN = {
+    "flow.vectorized_map_of_product": {None},
     "keras.RandomElasticTransform": {EXAMPLES, None},
     "op.random_gamma": {EXAMPLES, None},
     "op.repeat_features": {EXAMPLES, None},
+    "stack.force_of_recurrence": {EXAMPLES, None},
+    "stack.own_jacobian": {None},
 }
 
 

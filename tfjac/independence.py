@@ -142,7 +142,7 @@ def _followed(y: tf.Tensor, x: tf.Tensor) -> Dependence:
     if isinstance(state, One):  # y is a tensor within a loop
         return Dependence(False, False, 0, "y depends on one example, which a loop names")
     if state.by is not None:
-        return Dependence(False, False, 0, "rows of y are taken from the examples by indices")
+        return Dependence(False, False, 0, dependence.not_put_back(state).text())
     if state != Example(0):
         where = f"the examples of x are numbered by axis {state.axis} of y, not by the first"
         if state.axis == 0:

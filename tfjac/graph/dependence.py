@@ -89,7 +89,7 @@ class _Walk:
     ) -> None:
         self._examples = lengths.EXAMPLES if examples is None else examples
         self._outer = subgraph.OuterTensors()
-        # What is known of tensors around the body that is walked through, for sizes come from there.
+        # What is known of tensors around the body that is read, for sizes come from there.
         self._around = list(around)
         self._by_value = by_value
 
@@ -389,8 +389,16 @@ def _kept_by_gradient(
     return dataclasses.replace(example, **flags)
 
 
+def not_put_back(state: Example) -> Mixed:
+    """Returns why examples that an op took by indices are not seen to stay apart."""
+    why = "takes examples by indices that are not seen to put them back"
+    return Mixed(*(state.taken or ("", "")), why, False)
+
+
 def _lost(op: tf.Operation, rule: rules.Rule, found: rules.Local, i: int, state: Example) -> Mixed:
     """Returns why the examples are lost sight of in an op, and whether they surely mix in it."""
+    if state.by is not None:
+        return not_put_back(state)
     if found.kind is Kind.OPAQUE and rule.move is None:
         return Mixed(op.name, op.type, "has sizes or axes that the graph does not tell", False)
     why = f"{_VERB[found.kind]} the axis that numbers the examples"
@@ -398,7 +406,7 @@ def _lost(op: tf.Operation, rule: rules.Rule, found: rules.Local, i: int, state:
     alone = shape.rank is not None and 0 <= state.axis < shape.rank and shape[state.axis] == 1
     certain = found.kind in (Kind.MIXING, Kind.WINDOW) and not alone and not naming.reads(op)
     told = all(known.values(t) is not None for t in op.inputs if t.dtype.is_integer)
-    return Mixed(op.name, op.type, why, certain and told and state.by is None)
+    return Mixed(op.name, op.type, why, certain and told)
 
 
 def _is_same_for_all(op: tf.Operation) -> bool:
@@ -437,9 +445,11 @@ def _join(op: tf.Operation, states: Iterable[State]) -> State:
             return found[0]
         certain, sized = (all(getattr(s, name) for s in found) for name in ("certain", "sized"))
         return dataclasses.replace(found[0], certain=certain, sized=sized)
+    taken = next((s for s in found if isinstance(s, Example) and s.by is not None), None)
+    if taken is not None:
+        return not_put_back(taken)
     why = "brings different axes that number the examples together"
-    plain = all(isinstance(state, Example) and state.by is None for state in found)
-    return Mixed(op.name, op.type, why, plain)
+    return Mixed(op.name, op.type, why, all(isinstance(state, Example) for state in found))
 
 
 def _is_differentiable(tensor: tf.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Sizes of axes that are unknown while the graph is built: which of them are the same. Reads only."""
+"""Sizes of axes that are unknown while the graph is built: which are the same. Reads only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOLD = {"BroadcastTo": 1, "Fill": 0, "Reshape": 1, "ScatterNd": 2, "SparseToDen
 
 
 def of(tensor: tf.Tensor, axis: int) -> Size:
-    """Returns the size of an axis: a number, or the axis of the first tensor that has the same size.
+    """Returns the size of an axis: a number, or the axis of the first tensor that has that size.
 
     Two axes with equal results have the same size; others may have it too.
 

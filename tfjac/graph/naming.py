@@ -1,8 +1,8 @@
 """Which examples an op takes, or where it puts them, where tensors of indices tell it. Reads only.
 
-An index tensor may count: its entry at position p of an axis is p, so that row p is example p. Or it
-is any list of places: rows taken by it stay apart, and come back to their examples where the same
-list puts them.
+An index tensor may count: its entry at position p of an axis is p, so that row p is example p. Or
+it is any list of places: rows taken by it stay apart, and come back to their examples where the
+same list puts them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def _taken(op, indices: tf.Tensor, column: int | None, example: Example, first: 
     if indices.shape.rank != (1 if column is None else 2):
         return None
     by = _name(indices, column)
-    return dataclasses.replace(example, axis=first, by=by, sized=False), None
+    return dataclasses.replace(
+        example, axis=first, by=by, taken=(op.name, op.type), sized=False
+    ), None
 
 
 def _scatter(op: tf.Operation, i: int, example: Example) -> _Moved:
@@ -167,7 +169,8 @@ def partitioned(op: tf.Operation, o: int, example: Example) -> Example | None:
     plain = (example.axis, example.outer, example.inner, example.by) == (0, 1, 1, None)
     if not plain or op.inputs[1].shape.rank != 1:
         return None
-    return dataclasses.replace(example, by=_part_name(op, o), sized=False)
+    by = _part_name(op, o)
+    return dataclasses.replace(example, by=by, taken=(op.name, op.type), sized=False)
 
 
 def _part_name(op: tf.Operation, o: int) -> tuple:

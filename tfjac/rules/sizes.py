@@ -1,4 +1,4 @@
-"""Which axis of which tensor a whole number in the graph is the size of, where its value is unknown."""
+"""Which axis of which tensor a whole number in the graph is the size of, if it is unknown."""
 
 from __future__ import annotations
 
