@@ -62,7 +62,7 @@ def explain_dependence(y: tf.Tensor, x: tf.Tensor) -> Dependence:
       ...   y = x - tf.reduce_mean(x, axis=0, name="mean")
       ...   print(tfjac.explain_dependence(y, x).reason)
       ...   return x
-      >>> _ = f(tf.constant([[1., 2.]]))
+      >>> _ = f(tf.constant([[1., 2.], [3., 4.]]))
       op 'mean' of type Mean mixes entries along the axis that numbers the examples
     """
     with problems.building([y], "y", "explain_dependence") as (target,):
