@@ -226,8 +226,20 @@ class _Walk:
             # Each turn raises a state, from none through an axis to mixed, or is the last one.
             joined = [_join(op, pair) for pair in zip(states, after)]
             if joined == states:
+                turns = self._turns(op, joined) if self._by_value else None
+                if turns is not None:
+                    joined = [_join(op, [state, _chosen(op, turns)]) for state in joined]
                 return joined
             states = joined
+
+    def _turns(self, op: tf.Operation, given: Sequence[State]) -> State:
+        """Returns the state of what says how many turns a loop takes."""
+        condition = tf_internals.body_of(op, "cond")
+        if condition is None or len(condition.inputs) != len(given):
+            return next((state for state in given if state is not None), None)
+        states = {subgraph.key_of(t): s for t, s in zip(condition.inputs, given) if s is not None}
+        self.through(condition.get_operations(), states)
+        return self.state(condition.outputs[0], states)
 
     def _by_gradient(self, op: tf.Operation, given: Sequence[State], states: dict) -> list[State]:
         """Reads the gradient that was written by hand: what it keeps apart, the op does."""
