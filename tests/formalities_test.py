@@ -30,6 +30,7 @@ LAYERS = [
     {"rules"},
     {"graph.lengths"},
     {"graph.naming"},
+    {"graph.states"},
     {"graph.dependence", "graph.positions", "graph.counting", "coverage"},
     {"graph.sparsity", "stacks", "rule_checks", "accumulation.terms"},
     {"accumulation.sums", "accumulation.natives"},

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac import errors, graph_memo, problems
 from tfjac.graph import dependence
-from tfjac.graph.dependence import Mixed, One
+from tfjac.graph.states import Mixed, One, not_put_back
 from tfjac.rules import Example
 from tfjac.strategies import Source
 
@@ -142,7 +142,7 @@ def _followed(y: tf.Tensor, x: tf.Tensor) -> Dependence:
     if isinstance(state, One):  # y is a tensor within a loop
         return Dependence(False, False, 0, "y depends on one example, which a loop names")
     if state.by is not None:
-        return Dependence(False, False, 0, dependence.not_put_back(state).text())
+        return Dependence(False, False, 0, not_put_back(state).text())
     if state != Example(0):
         where = f"the examples of x are numbered by axis {state.axis} of y, not by the first"
         if state.axis == 0:
