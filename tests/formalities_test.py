@@ -25,10 +25,13 @@ LAYERS = [
     {"matrices"},
     {"graph", "graph.stops", "graph.sources", "rules.known"},
     {"graph.subgraph"},
-    {"rules.kinds"},
+    {"rules.kinds", "rules.sizes"},
     {"rules.entries", "rules.pointwise", "rules.movement", "rules.mixing", "rules.convolution"}
     | {"rules.lists", "rules.reshaping", "rules.indexing"},
     {"rules"},
+    {"graph.lengths"},
+    {"graph.naming"},
+    {"graph.states"},
     {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies", "coverage"},
     {"graph.missing", "rewriting", "rewriting.replacement"},
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}

@@ -629,7 +629,42 @@ NEIGHBORS = [
         fill_value=0.0, interpolation="BILINEAR", check_value=False),
 ]
 
-SAMPLES = [*POINTWISE, *MOVEMENT, *MATRICES, *NEIGHBORS]
+SPARSE = dict(a_indices=np.array([[0, 1], [1, 0], [1, 2]]), a_shape=np.array([2, 3]))
+CTC = dict(labels_indices=np.array([[0, 0], [1, 0], [1, 1]]),
+           labels_values=np.array([0, 1, 0], np.int32), sequence_length=np.array([4, 3], np.int32))
+
+OTHERS = [
+    # Constant between steps, with a gradient that passes straight through.
+    raw("FakeQuantWithMinMaxVars", single(2, 3), np.float32(-1.5), np.float32(1.5),
+        check_value=False),
+    raw("FakeQuantWithMinMaxVarsPerChannel", single(2, 3), -np.ones(3, np.float32),
+        np.ones(3, np.float32), check_value=False),
+    *[raw(name, spread(2, 3), np.array(-1.0), np.array(1.0), range_given=True, check_value=False)
+      for name in ("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")],
+    raw("QuantizeAndDequantizeV3", spread(2, 3), np.array(-1.0), np.array(1.0), num_bits=8,
+        range_given=True, check_value=False),
+    raw("TridiagonalSolve", spread(2, 3, 4) + np.array([[0.0], [5.0], [0.0]]),
+        spread(2, 4, 3, seed=1), check_value=False),
+    raw("TridiagonalMatMul", spread(2, 1, 4), spread(2, 1, 4, seed=1), spread(2, 1, 4, seed=2),
+        spread(2, 4, 3, seed=3), check_value=False),
+    raw("BandedTriangularSolve", spread(2, 2, 4) + np.array([[4.0], [0.0]]),
+        spread(2, 4, 3, seed=1)),
+    raw("BandedTriangularSolve", spread(2, 4) + np.array([[4.0], [0.0]]),
+        spread(3, 4, 2, seed=1)),
+    raw("IsotonicRegression", spread(3, 4), output_dtype=tf.float64, check_value=False),
+    raw("ExtractVolumePatches", spread(2, 2, 3, 3, 1), ksizes=[1, 2, 2, 1, 1],
+        strides=[1, 1, 1, 1, 1], padding="VALID"),
+    raw("SparseTensorDenseMatMul", spread(3), spread(3, 4, seed=1), **SPARSE),
+    raw("SparseTensorDenseMatMul", spread(3), spread(4, 3, seed=1), adjoint_b=True, **SPARSE),
+    raw("SparseTensorDenseMatMul", spread(3), spread(2, 4, seed=1), adjoint_a=True, **SPARSE),
+    raw("SparseToDense", spread(2), np.array(0.7), sparse_indices=[[0, 1], [1, 0]],
+        output_shape=[2, 3]),
+    raw("SparseReduceSum", spread(3), input_indices=np.array([[0, 1], [1, 0], [1, 2]]),
+        input_shape=np.array([2, 3]), reduction_axes=[1]),
+    raw("CTCLoss", spread(4, 2, 3), check_value=False, **CTC),
+]
+
+SAMPLES = [*POINTWISE, *MOVEMENT, *MATRICES, *NEIGHBORS, *OTHERS]
 
 # TensorFlow has no derivative of these, so differences say where their entries come from.
 WITHOUT_GRADIENT = [
@@ -689,6 +724,8 @@ REASONS = {
         "BatchCholesky BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixInverse "
         "BatchMatrixSolve BatchMatrixTriangularSolve Inv InvGrad "
         "MatrixExponential TopK",
+    "is another version of a quantization that is checked": "QuantizeAndDequantize",
+    "has no kernel for the CPU": "CTCLossV2",
     "has a gradient that raises": "DebugGradientIdentity PreventGradient",
     "takes a variable, which has no entries": "ReadVariableOp RefIdentity",
     "takes whole numbers alone": "TruncateDiv",

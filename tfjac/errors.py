@@ -24,7 +24,7 @@ class UnsupportedError(TfjacError, ValueError):
 
 
 class ExamplesMixError(UnsupportedError):
-    """Examples mix between x and y, or are not shown not to; the message names the op."""
+    """Examples mix between x and y, or could not be proved not to; the message names the op."""
 
 
 class NotDifferentiableError(UnsupportedError):

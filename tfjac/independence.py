@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac import errors, graph_memo, problems
 from tfjac.graph import dependence
-from tfjac.graph.dependence import Mixed, One
+from tfjac.graph.states import Mixed, One, not_put_back
 from tfjac.rules import Example
 from tfjac.strategies import Source
 
@@ -21,7 +21,8 @@ class Dependence:
 
     Args:
       independent: whether example b of y is shown to depend on example b of x alone.
-      understood: False where an op on the way is not understood, so that nothing is shown.
+      understood: False where nothing is shown either way: an op on the way is not understood, or
+        moves examples to places from where they may come back.
       apart: number of leading axes along which y and x are shown to stay apart: 1 or more where
         independent; as many as they have where the Jacobian is a diagonal.
       reason: what was found, and for examples that mix the first op in which they do.
@@ -61,7 +62,7 @@ def explain_dependence(y: tf.Tensor, x: tf.Tensor) -> Dependence:
       ...   y = x - tf.reduce_mean(x, axis=0, name="mean")
       ...   print(tfjac.explain_dependence(y, x).reason)
       ...   return x
-      >>> _ = f(tf.constant([[1., 2.]]))
+      >>> _ = f(tf.constant([[1., 2.], [3., 4.]]))
       op 'mean' of type Mean mixes entries along the axis that numbers the examples
     """
     with problems.building([y], "y", "explain_dependence") as (target,):
@@ -105,9 +106,9 @@ def check(y: tf.Tensor, source: Source) -> None:
             "assumption."
         )
     raise errors.ExamplesMixError(
-        f"the examples of the target {y.name!r} are not shown to depend on those of the source "
-        f'{source.value.name!r} one by one: {found.reason}. Pass independence="assume" if you know '
-        "that they do, add a rule (tfjac.rules.register_rule), or use tfjac.jacobian."
+        f"could not prove that example b of the target {y.name!r} depends on example b of the "
+        f'source {source.value.name!r} alone: {found.reason}. Pass independence="assume" if you '
+        "know that it does, add a rule (tfjac.rules.register_rule), or use tfjac.jacobian."
     )
 
 
@@ -125,6 +126,14 @@ def check_option(independence: str) -> None:
 
 
 def _read(y: tf.Tensor, x: tf.Tensor) -> Dependence:
+    found = _followed(y, x)
+    alone = y.shape.rank and x.shape.rank and y.shape[0] == x.shape[0] == 1
+    if alone and not (found.independent or found.understood):
+        return Dependence(True, True, 1, "there is one example")
+    return found
+
+
+def _followed(y: tf.Tensor, x: tf.Tensor) -> Dependence:
     state = dependence.example_axis(y, x)
     if state is None:
         return Dependence(True, True, 0, "y does not depend on x")
@@ -132,6 +141,8 @@ def _read(y: tf.Tensor, x: tf.Tensor) -> Dependence:
         return Dependence(False, state.understood, 0, state.text())
     if isinstance(state, One):  # y is a tensor within a loop
         return Dependence(False, False, 0, "y depends on one example, which a loop names")
+    if state.by is not None:
+        return Dependence(False, False, 0, not_put_back(state).text())
     if state != Example(0):
         where = f"the examples of x are numbered by axis {state.axis} of y, not by the first"
         if state.axis == 0:
@@ -152,7 +163,7 @@ def _apart(y: tf.Tensor, x: tf.Tensor, first: Example) -> int:
         and y.shape[count : count + 1] == x.shape[count : count + 1]
     ):
         count += 1
-        if count >= min(y.shape.rank, x.shape.rank):
+        if y.shape.rank is None or count >= min(y.shape.rank, x.shape.rank):
             break
         state = dependence.example_axis(y, x, count)
     return count

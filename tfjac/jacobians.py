@@ -121,7 +121,7 @@ def batch_jacobian(
     Raises:
       As `jacobian`; also InvalidValueError for a scalar target or source, a variable as source,
       or sizes of the first axis that differ.
-      ExamplesMixError: examples mix, or are not shown to stay apart; the message names the op.
+      ExamplesMixError: examples mix, or could not be proved not to; the message names the op.
 
     Cost:
       As many vector-Jacobian products of the whole batch as one example of y has entries, or

@@ -170,6 +170,15 @@ def _last_axis(op: tf.Operation, i: int, o: int) -> Local:
     return ZERO if i > 0 else local(Kind.MIXING, same_axes(op, 0, o, but=[-1]))
 
 
+def _to_dense(op: tf.Operation, i: int, o: int) -> Local:
+    """Values put where indices say, and a number everywhere else."""
+    return Local(Kind.SELECTION) if i > 1 else ZERO
+
+
+def _sparse_sum(op: tf.Operation, i: int, o: int) -> Local:
+    return Local(Kind.MIXING) if i == 1 else ZERO
+
+
 TABLE: dict[str, Rule] = {
     **family("Gather GatherV2", moves(_gather, _gather_example)),
     "GatherNd": moves(_gather_nd),
@@ -182,6 +191,8 @@ TABLE: dict[str, Rule] = {
     **family("SegmentSum SegmentMean SegmentMax SegmentMin UnsortedSegmentSum "
              "UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd",
              Rule(_rows_of_segments)),
+    "SparseToDense": moves(_to_dense),
+    "SparseReduceSum": Rule(_sparse_sum),
     "DynamicPartition": Rule(_rows_of_segments),
     **family("DynamicStitch ParallelDynamicStitch", moves(_stitch)),
     **family("TopK TopKV2 NthElement", moves(_last_axis)),

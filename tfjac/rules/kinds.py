@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import tensorflow as tf
 
@@ -53,6 +53,9 @@ class Example:
       outer: how many times the axis goes through all examples.
       inner: how many neighbors on the axis belong to one example.
       sized: False where the axis may be shorter than x has examples; then it is not to meet others.
+      by: names the list of whole numbers that tells which example each position is, where they do
+        not come in order; position i is then the example that its entry i is.
+      taken: name and type of the op that took them by that list.
       certain: False where an axis of unknown size was taken not to be broadcast, which holds if and
         only if the target turns out to have as many examples as x.
     """
@@ -60,6 +63,8 @@ class Example:
     axis: int
     outer: int = 1
     inner: int = 1
+    by: Hashable | None = None
+    taken: tuple[str, str] | None = dataclasses.field(default=None, compare=False)
     sized: bool = dataclasses.field(default=True, compare=False)
     certain: bool = dataclasses.field(default=True, compare=False)
 

@@ -6,13 +6,50 @@ one size is unknown, and that is how `tf.tensordot` and others compute the sizes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac import tf_internals
+
 # Larger tensors are data, not sizes.
 _LARGEST = 4096
+
+
+# What the inputs of a function stand for, while the body of one call of it is read.
+_CALLS: contextvars.ContextVar[tuple[dict, ...]] = contextvars.ContextVar("_CALLS", default=())
+
+
+@contextlib.contextmanager
+def called_with(inputs: Iterable[tf.Tensor], given: Iterable[tf.Tensor]) -> Iterator[None]:
+    """A context in which the inputs of a function are known to be what one call gives them."""
+    pairs = {(id(i.graph), i.name): g for i, g in zip(inputs, given)}
+    token = _CALLS.set((pairs, *_CALLS.get()))
+    try:
+        yield
+    finally:
+        _CALLS.reset(token)
+
+
+def notes() -> dict | None:
+    """Returns a place for what holds in the innermost of these contexts; None outside of them."""
+    calls = _CALLS.get()
+    return calls[0].setdefault("notes", {}) if calls else None
+
+
+def outside(tensor: tf.Tensor) -> tf.Tensor | None:
+    """Returns the tensor around a function that an input of it stands for, None where unknown."""
+    if tensor.op.type != "Placeholder":
+        return None
+    for pairs in _CALLS.get():
+        found = pairs.get((id(tensor.graph), tensor.name))
+        if found is not None:
+            return found
+    found = tf_internals.captures(tensor.graph).get(tensor.name)
+    return found if found is not None and tf.is_symbolic_tensor(found) else None
 
 
 def values(tensor: tf.Tensor) -> np.ndarray | None:
@@ -23,22 +60,25 @@ def values(tensor: tf.Tensor) -> np.ndarray | None:
     return _values(tensor, {})
 
 
-def _values(tensor: tf.Tensor, seen: dict[str, np.ndarray | None]) -> np.ndarray | None:
-    if tensor.name not in seen:
-        seen[tensor.name] = None  # of a loop: unknown
+def _values(tensor: tf.Tensor, seen: dict[tuple, np.ndarray | None]) -> np.ndarray | None:
+    key = id(tensor.graph), tensor.name
+    if key not in seen:
+        seen[key] = None  # of a loop: unknown
         static = tf.get_static_value(tensor)
         if static is not None:
-            seen[tensor.name] = np.asarray(static).astype(object)
-        elif tensor.op.type == "BroadcastGradientArgs":
+            seen[key] = np.asarray(static).astype(object)
+        elif tensor.dtype.is_floating:
+            pass
+        elif tensor.op.type == "Placeholder":
+            outer = outside(tensor)
+            seen[key] = None if outer is None else _values(outer, seen)
+        elif tensor.op.type in _FOLD_ONE or tensor.op.type in _FOLD:
             given = [_values(t, seen) for t in tensor.op.inputs]
-            seen[tensor.name] = _broadcast_axes(given, tensor.value_index)
-        elif tensor.op.type == "ListDiff":
-            given = [_values(t, seen) for t in tensor.op.inputs]
-            seen[tensor.name] = _difference(given, tensor.value_index)
-        elif tensor.op.type in _FOLD and not tensor.dtype.is_floating:
-            given = [_values(t, seen) for t in tensor.op.inputs]
-            seen[tensor.name] = _FOLD[tensor.op.type](tensor.op, given)
-    return seen[tensor.name]
+            if tensor.op.type in _FOLD:
+                seen[key] = _FOLD[tensor.op.type](tensor.op, given)
+            else:
+                seen[key] = _FOLD_ONE[tensor.op.type](tensor.op, given, tensor.value_index)
+    return seen[key]
 
 
 def _shape(op: tf.Operation, given: list) -> np.ndarray | None:
@@ -69,7 +109,8 @@ def _blank(tensor: tf.Tensor) -> np.ndarray | None:
     return None if size is None or size > _LARGEST else np.full(tensor.shape.as_list(), None)
 
 
-def _gather(op: tf.Operation, given: list) -> np.ndarray | None:
+def gathered(op: tf.Operation, given: list) -> np.ndarray | None:
+    """Returns what a GatherV2 takes, given the entries of its inputs."""
     data, indices, axis = given
     if data is None or indices is None or axis is None or None in indices.reshape(-1).tolist():
         return None
@@ -78,7 +119,8 @@ def _gather(op: tf.Operation, given: list) -> np.ndarray | None:
     return np.take(data, indices.astype(int), axis=int(axis))
 
 
-def _strided_slice(op: tf.Operation, given: list) -> np.ndarray | None:
+def strided(op: tf.Operation, given: list) -> np.ndarray | None:
+    """Returns what a StridedSlice takes of a list, given the entries of its inputs."""
     data, begin, end, strides = given
     if data is None or data.ndim != 1 or any(g is None for g in (begin, end, strides)):
         return None
@@ -128,7 +170,7 @@ def _of_two(compute: Callable[[int, int], int]) -> Callable:
     return fold
 
 
-def _broadcast_axes(given: list, which: int) -> np.ndarray | None:
+def _broadcast_axes(op: tf.Operation, given: list, which: int) -> np.ndarray | None:
     """Returns the axes over which the gradient of a broadcast operand is summed.
 
     Those where it has size one, or no axis, as TensorFlow counts them: both of size one too.
@@ -144,7 +186,7 @@ def _broadcast_axes(given: list, which: int) -> np.ndarray | None:
     return np.array([k for k in range(rank) if own[k] == 1], object)
 
 
-def _difference(given: list, which: int) -> np.ndarray | None:
+def _difference(op: tf.Operation, given: list, which: int) -> np.ndarray | None:
     """Returns the entries of one list that the other has not, or their places."""
     if any(g is None or None in g.tolist() for g in given):
         return None
@@ -152,10 +194,61 @@ def _difference(given: list, which: int) -> np.ndarray | None:
     return np.array(places, object) if which else given[0][places]
 
 
+def _part(op: tf.Operation, given: list, which: int) -> np.ndarray | None:
+    """Returns one of the parts of a list."""
+    data = given[1 if op.type == "Split" else 0]
+    if data is None or data.ndim != 1:
+        return None
+    if op.type == "Unpack":
+        return np.array(data[which], object)
+    if op.type == "Split":
+        sizes = [len(data) // len(op.outputs)] * len(op.outputs)
+    else:
+        sizes = None if given[1] is None else given[1].tolist()
+    if sizes is None or None in sizes or -1 in sizes:
+        return None
+    start = sum(sizes[:which])
+    return data[start : start + sizes[which]]
+
+
+def _fill(op: tf.Operation, given: list) -> np.ndarray | None:
+    shape = op.outputs[0].shape
+    if given[1] is None or not shape.is_fully_defined() or shape.num_elements() > _LARGEST:
+        return None
+    return np.full(shape.as_list(), given[1].item(), object)
+
+
+def _tile(op: tf.Operation, given: list) -> np.ndarray | None:
+    data, multiples = given
+    if any(g is None for g in given) or None in multiples.tolist():
+        return None
+    size = data.size * int(np.prod(multiples.astype(int)))
+    return np.tile(data, multiples.astype(int)) if size <= _LARGEST else None
+
+
+def _broadcast(op: tf.Operation, given: list) -> np.ndarray | None:
+    shape = op.outputs[0].shape
+    if given[0] is None or not shape.is_fully_defined() or shape.num_elements() > _LARGEST:
+        return None
+    return np.broadcast_to(given[0], shape.as_list())
+
+
+def _turned(op: tf.Operation, given: list) -> np.ndarray | None:
+    if any(g is None for g in given) or None in given[1].tolist():
+        return None
+    return np.transpose(given[0], given[1].astype(int))
+
+
 def _inverted(op: tf.Operation, given: list) -> np.ndarray | None:
     if given[0] is None or None in given[0].tolist():
         return None
     return np.argsort(given[0].astype(int)).astype(object)
+
+
+def all_equal(tensor: tf.Tensor, value: int) -> bool:
+    """Returns whether all entries of a tensor are a number, and known."""
+    found = values(tensor)
+    return found is not None and bool(np.all(found == value))
 
 
 def is_range(tensor: tf.Tensor) -> bool:
@@ -173,12 +266,18 @@ def is_range(tensor: tf.Tensor) -> bool:
 
 def _select(op: tf.Operation, given: list) -> np.ndarray | None:
     condition, one, other = given
-    if condition is None or condition.ndim or condition.item() is None:
+    if condition is None or None in condition.reshape(-1).tolist():
         return None
-    return one if condition.item() else other
+    if condition.ndim == 0:
+        return one if condition.item() else other
+    if one is None or other is None:
+        return None
+    chosen = np.where(condition.astype(bool), one, other)
+    return chosen if list(chosen.shape) == op.outputs[0].shape.as_list() else None
 
 
-def _slice(op: tf.Operation, given: list) -> np.ndarray | None:
+def sliced(op: tf.Operation, given: list) -> np.ndarray | None:
+    """Returns what a Slice takes of a list, given the entries of its inputs."""
     data, begin, size = given
     if any(g is None or g.ndim != 1 or None in g.tolist() for g in (begin, size)):
         return None
@@ -187,14 +286,24 @@ def _slice(op: tf.Operation, given: list) -> np.ndarray | None:
     return data[begin[0] :] if size[0] == -1 else data[begin[0] : begin[0] + size[0]]
 
 
+# Those of several outputs are told which one is meant.
+_FOLD_ONE: dict[str, Callable] = {
+    "BroadcastGradientArgs": _broadcast_axes,
+    "ListDiff": _difference,
+    **dict.fromkeys(("Split", "SplitV", "Unpack"), _part),
+}
+
 _FOLD: dict[str, Callable] = {
     "AddV2": _of_two(lambda a, b: a + b),
+    "BroadcastTo": _broadcast,
     "Cast": _same,
     "ConcatV2": _concat,
+    "Equal": _of_two(lambda a, b: a == b),
     "ExpandDims": _reshape,
+    "Fill": _fill,
     "FloorDiv": _of_two(lambda a, b: a // b if b else None),
     "FloorMod": _of_two(lambda a, b: a % b if b else None),
-    "GatherV2": _gather,
+    "GatherV2": gathered,
     "Greater": _of_two(lambda a, b: a > b),
     "GreaterEqual": _of_two(lambda a, b: a >= b),
     "Identity": _same,
@@ -204,14 +313,18 @@ _FOLD: dict[str, Callable] = {
     "Maximum": _of_two(max),
     "Minimum": _of_two(min),
     "Mul": _of_two(lambda a, b: a * b),
+    "NotEqual": _of_two(lambda a, b: a != b),
     "Pack": _pack,
     "Prod": _product,
     "Range": _range,
     "Reshape": _reshape,
+    "Select": _select,
     "SelectV2": _select,
     "Shape": _shape,
-    "Slice": _slice,
+    "Slice": sliced,
     "Squeeze": _reshape,
-    "StridedSlice": _strided_slice,
+    "StridedSlice": strided,
     "Sub": _of_two(lambda a, b: a - b),
+    "Tile": _tile,
+    "Transpose": _turned,
 }

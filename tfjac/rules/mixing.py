@@ -219,6 +219,28 @@ def _cross_entropy(op: tf.Operation, i: int, o: int) -> Local:
     return Local(Kind.MIXING, ((0, 0),) if kept else ())
 
 
+def _tridiagonal_product(op: tf.Operation, i: int, o: int) -> Local:
+    both = ranks(op, i, o)
+    if both is None:
+        return OPAQUE
+    links = tuple((a, a) for a in range(both[1] - 2))
+    return Local(Kind.MIXING, (*links, (both[0] - 1, both[1] - 1)) if i == 3 else links)
+
+
+def _aligned_labels(op: tf.Operation, i: int, o: int) -> Local:
+    """Connectionist temporal classification: [time, examples, classes], and a loss for each."""
+    if i > 0:
+        return ZERO
+    return Local(Kind.MIXING, ((0, 1),) if o == 0 else ((1, 1),))
+
+
+def _sparse_product(op: tf.Operation, i: int, o: int) -> Local:
+    """A sparse matrix, given by indices, values and shape, times a dense one."""
+    if i == 3:
+        return Local(Kind.MIXING, ((1, 0 if op.get_attr("adjoint_b") else 1),))
+    return Local(Kind.MIXING) if i == 1 else ZERO
+
+
 def _interval(op: tf.Operation, i: int, o: int) -> Local:
     dtype = op.inputs[i].dtype
     return Local(Kind.MIXING) if dtype.is_floating or dtype.is_complex else ZERO
@@ -243,6 +265,11 @@ TABLE: dict[str, Rule] = {
              _DECOMPOSITION),
     **family("MatrixSolve MatrixTriangularSolve BatchMatrixSolve BatchMatrixTriangularSolve "
              "MatrixSolveLs", Rule(_solve, _per_entry(50))),
+    **family("BandedTriangularSolve TridiagonalSolve", Rule(_solve, _per_entry(10))),
+    "TridiagonalMatMul": Rule(_tridiagonal_product, _per_entry(6)),
+    "SparseTensorDenseMatMul": Rule(_sparse_product, _per_entry(10)),
+    "IsotonicRegression": Rule(_last_axis, _per_entry(10)),
+    **family("CTCLoss CTCLossV2", Rule(_aligned_labels, _per_entry(50))),
     **family("FFT IFFT RFFT IRFFT", Rule(_transform(1), _per_entry(25))),
     **family("FFT2D IFFT2D RFFT2D IRFFT2D", Rule(_transform(2), _per_entry(50))),
     **family("FFT3D IFFT3D RFFT3D IRFFT3D", Rule(_transform(3), _per_entry(75))),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfjac.rules import sizes
 from tfjac.rules.kinds import (
     OPAQUE,
     ZERO,
@@ -34,13 +35,15 @@ def _slice(op: tf.Operation, i: int, o: int) -> Local:
         return OPAQUE
     if begin is None or size is None:
         return Local(Kind.SELECTION, _whole(op, 0, o))
-    shape = op.inputs[0].shape.as_list()
-    whole = [
-        a
-        for a in range(rank)
-        if begin[a] == 0 and size[a] is not None and size[a] in (-1, shape[a])
-    ]
+    whole = [a for a in range(rank) if begin[a] == 0 and _takes_all(op, a, size[a])]
     return Local(Kind.SELECTION, tuple((a, a) for a in whole))
+
+
+def _takes_all(op: tf.Operation, axis: int, size: int | None) -> bool:
+    """Returns whether a slice that begins at the beginning has all of an axis."""
+    if size is not None:
+        return size in (-1, op.inputs[0].shape[axis])
+    return sizes.named(op.inputs[2], axis) == sizes.axis_size(op.inputs[0], axis)
 
 
 def _whole(op: tf.Operation, i: int, o: int) -> tuple:
@@ -87,18 +90,20 @@ def _sliced(op: tf.Operation, shape: tf.TensorShape) -> Local:
         elif masks["shrink_axis"] >> k & 1:
             a += 1
         else:
-            if strides[k] == 1 and _is_whole(shape, a, k, begin, end, masks):
+            if strides[k] == 1 and _is_whole(op, shape, a, k, begin, end, masks):
                 links.append((out, a))
             out, a = out + 1, a + 1
     links += [(out + n, a + n) for n in range(rank - a)]
     return Local(Kind.SELECTION, tuple(links))
 
 
-def _is_whole(shape: tf.TensorShape, axis: int, k: int, begin, end, masks) -> bool:
+def _is_whole(op, shape: tf.TensorShape, axis: int, k: int, begin, end, masks) -> bool:
     size = shape[axis]
     from_start = masks["begin"] >> k & 1 or (begin is not None and begin[k] == 0)
     stop = None if end is None else end[k]
     to_end = masks["end"] >> k & 1 or (stop is not None and size is not None and stop >= size)
+    if not to_end and op.type == "StridedSlice" and size is None:
+        to_end = sizes.named(op.inputs[2], k) == sizes.axis_size(op.inputs[0], axis)
     return bool(from_start and to_end)
 
 
@@ -242,5 +247,5 @@ TABLE: dict[str, Rule] = {
     "Roll": moves(_roll),
     **family("Diag DiagPart", moves(_half)),
     **family("Fill OneHot", moves(_of_scalars)),
-    "ExtractImagePatches": moves(_patches),
+    **family("ExtractImagePatches ExtractVolumePatches", moves(_patches)),
 }  # fmt: skip

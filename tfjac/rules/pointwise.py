@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfjac.rules.kinds import ZERO, Kind, Local, Rule, aligned, family, local
+from tfjac.rules.kinds import OPAQUE, ZERO, Kind, Local, Rule, aligned, family, local
 
 
 def _diagonal(op: tf.Operation, i: int, o: int) -> Local:
@@ -37,6 +37,20 @@ def _bias(op: tf.Operation, i: int, o: int) -> Local:
         return local(Kind.DIAGONAL, None)
     channels_first = op.type == "BiasAdd" and op.get_attr("data_format") == b"NCHW"
     return Local(Kind.DIAGONAL, ((1 if channels_first else rank - 1, 0),))
+
+
+def _per_channel(op: tf.Operation, i: int, o: int) -> Local:
+    """Quantization by a range of numbers, or of vectors along the axis that it has for channels."""
+    if i == 0:
+        return _diagonal(op, i, o)
+    rank, axis = op.outputs[o].shape.rank, -1
+    if op.inputs[i].dtype.is_integer or op.inputs[i].shape.rank == 0:
+        return Local(Kind.DIAGONAL) if op.inputs[i].dtype.is_floating else ZERO
+    if op.type.startswith("QuantizeAndDequantize"):
+        axis = op.get_attr("axis")
+    if rank is None:
+        return OPAQUE
+    return Local(Kind.DIAGONAL, ((axis + rank if axis < 0 else axis, 0),))
 
 
 def _flops_of_outputs(factor: float):
@@ -77,6 +91,11 @@ TABLE: dict[str, Rule] = {
     **family("Select SelectV2", Rule(_select, _flops_of_outputs(1))),
     **family("FakeQuantWithMinMaxArgs MatrixBandPart BatchMatrixBandPart",
              Rule(_first_only, _flops_of_outputs(1))),
+    # The gradient passes straight through the steps, and not to a range.
+    **family("QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3",
+             Rule(_first_only, _flops_of_outputs(2))),
+    **family("FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel QuantizeAndDequantizeV4",
+             Rule(_per_channel, _flops_of_outputs(2))),
     # Constant between steps, or whole numbers.
     **family("Ceil FloorDiv Floor OnesLike Rint Round Sign StopGradient TruncateDiv ZerosLike "
              "Bucketize Equal NotEqual Greater GreaterEqual Less LessEqual ApproximateEqual "
