@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -116,6 +117,10 @@ def prepare(
     return JacobianFunction(fn, options)
 
 
+# What is raised where a kernel, or XLA, cannot serve a graph that was built.
+_FAILS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
+
+
 class _Built(NamedTuple):
     """What was built for a signature.
 
@@ -123,11 +128,13 @@ class _Built(NamedTuple):
       concrete: the function.
       at_once: rows or columns that it carries at once.
       layers: of the model as they were; see `tf_internals.layers_of`.
+      tried: names of the strategies that were tried, where the first one failed when it ran.
     """
 
     concrete: tf.types.experimental.ConcreteFunction
     at_once: int
     layers: tuple[tuple, ...]
+    tried: tuple[str, ...] = ()
 
 
 class JacobianFunction:
@@ -249,6 +256,10 @@ class JacobianFunction:
                 except tf.errors.ResourceExhaustedError:
                     if built.at_once < 2:
                         raise
+                except _FAILS as error:
+                    built = self._next_best(call, with_value, built, error)
+                    self._cache.put(key, built)
+                    continue
                 half = built.at_once // 2
                 warnings.warn(
                     f"out of memory with {built.at_once} rows or columns at once; trying {half}",
@@ -258,6 +269,39 @@ class JacobianFunction:
                 smaller = dataclasses.replace(self._options, chunk_size=half, memory_budget=None)
                 built = self._with(call, with_value, smaller)
                 self._cache.put(key, built)
+
+    def _next_best(
+        self, call: Call, with_value: bool, built: _Built, error: tf.errors.OpError
+    ) -> _Built:
+        """Returns what the next best strategy builds where one fails when it runs, or raises."""
+        self._check_value_runs(call)
+        tried = built.tried or (self._options.strategy,)
+        plans = self._plans(call)
+        names = planning.best(plans, len(plans[0].answers)) if plans else []
+        if self._options.strategy == planning.AUTO and not built.tried:
+            tried = tuple(names[:1])
+        left = [n for n in names if n not in tried and self._options.strategy == planning.AUTO]
+        said = _said(error)
+        if not left:
+            raise errors.UnsupportedError(
+                f"the function runs, but its Jacobian by {tried[-1]} fails when it runs: {said}. "
+                "An op has no kernel for it here, or none at these values. Use another strategy, "
+                "dtype or device."
+            ) from error
+        warnings.warn(
+            f"{tried[-1]} fails when it runs ({said}); {left[0]} is tried",
+            errors.StrategyFallbackWarning,
+            stacklevel=5,
+        )
+        options = dataclasses.replace(self._options, strategy=left[0], autotune=False)
+        return self._with(call, with_value, options)._replace(tried=(*tried, left[0]))
+
+    def _check_value_runs(self, call: Call) -> None:
+        """Raises what the function itself raises at these arguments, if it does."""
+        function = self._compiled(
+            lambda *tensors: self._values(call, tensors)[0], self._options.jit_compile
+        )
+        tf_internals.call_concrete(function.get_concrete_function(*call.specs), call.tensors)
 
     def _built(self, call: Call, with_value: bool) -> _Built:
         options = self._options
@@ -372,6 +416,14 @@ class JacobianFunction:
             return contextlib.nullcontext()
         options_lib.check_device(device)
         return tf.device(device)
+
+
+def _said(error: tf.errors.OpError) -> str:
+    """Returns what a kernel says, without the stack before it and the node's name after it."""
+    lines = itertools.takewhile(
+        lambda line: not line.strip().startswith("[["), str(error).strip().splitlines()
+    )
+    return [line.strip() for line in lines if line.strip()][-1]
 
 
 def _as_graph_tensor(y: Any) -> Any:

@@ -155,6 +155,15 @@ def is_stateful(op_type: str) -> bool:
     return found is None or found.is_stateful
 
 
+def has_legacy_call(op: tf.Operation) -> bool:
+    """Returns whether a function that `op` calls calls one by having its name as an op type.
+
+    The gradient of such a call is of type SymbolicGradient, which the runtime does not find within
+    the body of a loop.
+    """
+    return any(op.graph._is_function(node.op) for node in nodes_within(op))  # pylint: disable=protected-access
+
+
 def python_function_of(op: tf.Operation):
     """Returns the object behind an `EagerPyFunc` op, as which `tf.py_function` stands in a graph.
 

@@ -10,7 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
+from tfjac import tf_internals
 from tfjac.graph import stops, subgraph
+
+# Stateful ops that may be run again: they only read.
+_READ_ONLY = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 
 
 class Reached:
@@ -110,6 +114,31 @@ def needed(graph: tf.Graph) -> list[tf.Operation]:
             wanted |= {subgraph.key_of(t) for t in op.inputs}
             found.append(op)
     return found[::-1]
+
+
+def runs_once(op: tf.Operation) -> bool:
+    """Returns whether an op may not run again, lest it draws or writes something else."""
+    if op.type not in subgraph.WITH_BODY:
+        return tf_internals.is_stateful(op.type) and op.type not in _READ_ONLY
+    found = subgraph.bodies(op)
+    if None in found.graphs or any(_is_written(t) for t in op.inputs if t.dtype == tf.resource):
+        return True
+    return any(runs_once(part) for graph in found.graphs for part in needed(graph))
+
+
+def _is_written(handle: tf.Tensor) -> bool:
+    return any(reader.type.startswith("Assign") for reader in handle.consumers())
+
+
+def runs_in_gradient(op: tf.Operation) -> str:
+    """Returns the type of an op that a gradient written by hand runs anew, "" where there is none.
+
+    As where `tf.recompute_grad` draws the mask of a dropout again.
+    """
+    for part in subgraph.gradient_by_hand(op).ops if subgraph.is_by_hand(op) else ():
+        if runs_once(part):
+            return part.type
+    return ""
 
 
 def _read(graph: tf.Graph, given: Sequence[bool]) -> Inner:

@@ -1,8 +1,8 @@
-"""Ops on the way that have no derivative in TensorFlow, or none by one of their inputs."""
+"""Ops on the way whose derivative in TensorFlow is missing or wrong, and has no replacement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -10,10 +10,51 @@ from tfjac import errors, tf_internals
 from tfjac.graph import bodies, stops, subgraph
 
 # Inputs by which TensorFlow gives no derivative though there is one: None, which counts as zero.
-NONE_BY_INPUT = {
+# Told by the audit (tfjac/audit/table.csv).
+NONE_BY_INPUT: dict[str, dict[int, str]] = {
     "Betainc": {0: "a", 1: "b"},
+    "DrawBoundingBoxes": {0: "images"},
+    "ExtractGlimpse": {0: "input"},
+    "HSVToRGB": {0: "images"},
+    "MatrixDiagPartV2": {2: "padding_value"},
+    "MatrixDiagPartV3": {2: "padding_value"},
+    "MatrixDiagV2": {4: "padding_value"},
+    "MatrixDiagV3": {4: "padding_value"},
+    "MatrixSolveLs": {2: "l2_regularizer"},
+    "PadV2": {2: "constant_values"},
     "Polygamma": {0: "a"},
+    "ScaleAndTranslate": {2: "scale", 3: "translation"},
+    "TensorListConcatLists": {0: "input_a", 1: "input_b"},
     "Zeta": {0: "x"},
+}
+
+
+def _is_complex(op: tf.Operation) -> bool:
+    return op.inputs[0].dtype.is_complex
+
+
+def _is_half(op: tf.Operation) -> bool:
+    return op.inputs[0].dtype in (tf.float16, tf.bfloat16)
+
+
+def _has_several_diagonals(op: tf.Operation) -> bool:
+    band = tf.get_static_value(op.inputs[1 if op.type == "MatrixDiagV2" else 2])
+    return band is None or band.reshape(-1)[0] != band.reshape(-1)[-1]
+
+
+# Op types whose derivative in TensorFlow is wrong, or fails when the graph runs: where, and what.
+WRONG: dict[str, tuple[Callable[[tf.Operation], bool], str]] = {
+    "BlockLSTMV2": (lambda op: bool(op.get_attr("use_peephole")), "with peepholes"),
+    "MatrixDiagV2": (_has_several_diagonals, "of several diagonals"),
+    "MatrixSetDiagV2": (_has_several_diagonals, "of several diagonals"),
+    "MatrixSquareRoot": (_is_complex, "of complex matrices"),
+    "Qr": (_is_half, "in half precision, which has no kernel,"),
+    "Sign": (_is_complex, "of complex numbers"),
+    "TridiagonalSolve": (_is_complex, "of complex systems"),
+}
+# The same by one input only.
+WRONG_BY_INPUT: dict[tuple[str, int], tuple[Callable[[tf.Operation], bool], str]] = {
+    ("CropAndResize", 1): (lambda op: op.get_attr("method") == b"nearest", "by nearest boxes"),
 }
 
 
@@ -27,19 +68,40 @@ def check_differentiable(tensors: Iterable[tf.Tensor], ops: Sequence[tf.Operatio
       ops: the ops between, in topological order.
     """
     for op, given in bodies.walk(ops, bodies.Reached.after(tensors, ops)):
-        if not any(subgraph.carries_derivative(t) for t in op.outputs):
-            continue
-        names = NONE_BY_INPUT.get(op.type, {})
-        missing = [f"{i} (`{name}`)" for i, name in names.items() if given[i]]
-        if missing:
-            raise _error(op, f"no derivative by its input {' and '.join(missing)}")
-        if op.type not in stops.ZERO_DERIVATIVE and tf_internals.has_no_derivative(op.type):
-            raise _error(op, "no derivative")
+        if any(subgraph.carries_derivative(t) for t in op.outputs):
+            _check(op, given)
+
+
+def _check(op: tf.Operation, given: Sequence[bool]) -> None:
+    names = NONE_BY_INPUT.get(op.type, {})
+    missing = [f"{i} (`{name}`)" for i, name in names.items() if given[i]]
+    if missing:
+        raise _error(op, f"no derivative by its input {' and '.join(missing)}")
+    if op.type not in stops.ZERO_DERIVATIVE and tf_internals.has_no_derivative(op.type):
+        raise _error(op, "no derivative")
+    faults = [
+        WRONG.get(op.type),
+        *(WRONG_BY_INPUT.get((op.type, i)) for i, g in enumerate(given) if g),
+    ]
+    for applies, where in filter(None, faults):
+        if applies(op):
+            raise _error(op, f"a wrong derivative {where}")
+    found = subgraph.bodies(op)
+    if found is not None and None in found.graphs and tf_internals.has_legacy_call(op):
+        raise _error(op, "a derivative that it cannot run")
+    again = bodies.runs_in_gradient(op)
+    if again:
+        raise errors.NotDifferentiableError(
+            f"the gradient of op {op.name!r}, between x and y, was written by hand and runs an op "
+            f"of type {again} anew, so that it is not the gradient of the value: as where a "
+            "function of tf.recompute_grad draws the mask of a dropout. Draw outside of it, or "
+            "with tf.random.stateless_uniform."
+        )
 
 
 def _error(op: tf.Operation, what: str) -> errors.NotDifferentiableError:
     return errors.NotDifferentiableError(
         f"op {op.name!r} of type {op.type}, between x and y, has {what} in TensorFlow, so that the "
-        "Jacobian would miss it. Wrap the computation in tf.custom_gradient, or its input in "
+        "Jacobian would be wrong. Wrap the computation in tf.custom_gradient, or its input in "
         "tf.stop_gradient where it counts as constant."
     )

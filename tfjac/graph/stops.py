@@ -12,7 +12,7 @@ import tensorflow as tf
 ZERO_DERIVATIVE = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
 
 # What else may read the stopped mean: ops of the gradient of the variance, and its own loops.
-_READERS = frozenset({"Identity", "Shape", "Sub", "TensorListPushBack"})
+_READERS = frozenset({"Identity", "OptionalFromValue", "Shape", "Sub", "TensorListPushBack"})
 
 
 def stops(op: tf.Operation) -> bool:

@@ -170,24 +170,54 @@ def _differentiable_inputs(op: tf.Operation, captures_of) -> list[tf.Tensor]:
     if stops.stops(op):
         return []
     inputs = [t for t in op.inputs if carries_derivative(t)]
-    if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:
-        reached = graph_memo.memoized(("passes back", op), lambda: _passed_back(op, inputs))
-        return [t for t, is_reached in zip(inputs, reached) if is_reached]
+    if is_by_hand(op):
+        return [t for t, is_reached in zip(op.inputs, gradient_by_hand(op).reached) if is_reached]
     return inputs
 
 
-def _passed_back(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[bool]:
-    """Returns to which inputs a gradient written by hand passes anything back.
+@dataclasses.dataclass(frozen=True, eq=False)
+class ByHand:
+    """A gradient that was written by hand, as it was built once to be read.
 
-    `tf.custom_gradient` makes the results of the function inputs of the op, though it is not
-    through the op that they are differentiated.
+    Args:
+      reached: to which inputs of the op it passes anything back.
+      ops: those of it that are stateful or call a function.
     """
-    with tf_internals.scratch_graph(op.graph).as_default():
+
+    reached: tuple[bool, ...]
+    ops: tuple[tf.Operation, ...] = ()
+
+
+def is_by_hand(op: tf.Operation) -> bool:
+    """Returns whether an op is what `tf.custom_gradient` makes of the results of a function."""
+    return op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr
+
+
+def gradient_by_hand(op: tf.Operation) -> ByHand:
+    """Returns what is known of the gradient that was written for an op by hand.
+
+    The results of the function are inputs of the op too, though it is not through the op that they
+    are differentiated.
+    """
+    return graph_memo.memoized(("by hand", op), lambda: _read_by_hand(op))
+
+
+def _read_by_hand(op: tf.Operation) -> ByHand:
+    inputs = [t for t in op.inputs if carries_derivative(t)]
+    with tf_internals.scratch_graph(op.graph).as_default() as graph:
         try:
-            found = tf.gradients(list(op.outputs), list(inputs), stop_gradients=list(op.inputs))
+            found = tf.gradients(list(op.outputs), inputs, stop_gradients=list(op.inputs))
         except (NotImplementedError, TypeError, ValueError, LookupError):
-            return [True] * len(inputs)  # it was written for other uses, as tf.recompute_grad's
-    return [gradient is not None for gradient in found]
+            # It was written for other uses, and tells nothing here.
+            return ByHand(tuple(carries_derivative(t) for t in op.inputs))
+    arrived = iter(found)
+    reached = [carries_derivative(t) and next(arrived) is not None for t in op.inputs]
+    ops = [
+        part
+        for part in graph.get_operations()
+        if part.type in WITH_BODY or tf_internals.is_stateful(part.type)
+    ]
+    return ByHand(tuple(reached), tuple(ops))
 
 
 def carries_derivative(tensor: tf.Tensor) -> bool:

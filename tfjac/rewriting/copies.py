@@ -16,8 +16,6 @@ from tfjac import errors, graph_memo, tf_internals
 from tfjac.graph import bodies, subgraph
 from tfjac.rewriting import table
 
-# Stateful ops that may be run again: they only read.
-_READ_ONLY = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
@@ -77,7 +75,7 @@ class _Copy:
         if not (is_changed or replacement or inner_faults):
             return
         faults = [self._faults.get(subgraph.key_of(t), "") for t in op.inputs] + inner_faults
-        if replacement is None and runs_once(op):
+        if replacement is None and bodies.runs_once(op):
             _check_kept(op, [fault for fault in faults if fault])
             return
         if replacement and replacement.first:
@@ -172,20 +170,6 @@ def _faults_within(op: tf.Operation, given: Sequence[bool], first: bool = True) 
                 known = replacement.first or not first
                 found.append(f"of {part.type} {replacement.fault}" if known else "")
     return found
-
-
-def runs_once(op: tf.Operation) -> bool:
-    """Returns whether an op may not run again, lest it draws or writes something else."""
-    if op.type not in subgraph.WITH_BODY:
-        return tf_internals.is_stateful(op.type) and op.type not in _READ_ONLY
-    found = subgraph.bodies(op)
-    if None in found.graphs or any(_is_written(t) for t in op.inputs if t.dtype == tf.resource):
-        return True
-    return any(runs_once(part) for graph in found.graphs for part in bodies.needed(graph))
-
-
-def _is_written(handle: tf.Tensor) -> bool:
-    return any(reader.type.startswith("Assign") for reader in handle.consumers())
 
 
 def _check_kept(op: tf.Operation, faults: Sequence[str]) -> None:
