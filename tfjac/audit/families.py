@@ -17,9 +17,7 @@ from tfjac.audit import (
 # Of each registered op type.
 OPS = tuple(
     sample
-    for family in (
-        *(pointwise, movement, reductions, matrices, neighbors, losses, sparse, lists),
-    )
+    for family in (*(pointwise, movement, reductions, matrices, neighbors, losses, sparse, lists),)
     for sample in family.SAMPLES
 )
 # Of public functions made of several ops.

@@ -28,9 +28,7 @@ def _concatenated(x, name):
 def _array(x, read):
     """Writes x into a TensorArray of the third version, the one of TensorFlow 1, and reads it."""
     handle, flow = tf.raw_ops.TensorArrayV3(size=3, dtype=x.dtype, clear_after_read=False)
-    flow = tf.raw_ops.TensorArrayScatterV3(
-        handle=handle, indices=[0, 1, 2], value=x, flow_in=flow
-    )
+    flow = tf.raw_ops.TensorArrayScatterV3(handle=handle, indices=[0, 1, 2], value=x, flow_in=flow)
     return read(handle, flow)
 
 
@@ -115,7 +113,8 @@ CONTROL = [
         [lambda: tf.sin(x), lambda: tf.exp(x), lambda: x * x]), spread(2)),
     public("Case", "third branch, stateful", lambda x: tf.switch_case(
         tf.constant(2) + tf.cast(tf.reduce_sum(x) > 1e9, tf.int32),
-        [lambda: tf.sin(x), lambda: tf.exp(x), lambda: _stateful(x * x)]), spread(2)),
+        [lambda: _stateful(tf.sin(x)), lambda: _stateful(tf.exp(x)), lambda: _stateful(x * x)]),
+              spread(2)),
     public("EagerPyFunc", "sine", lambda x: tf.ensure_shape(
         tf.py_function(tf.sin, [x], x.dtype), x.shape), spread(2)),
     public("PyFunc", "sine", lambda x: tf.ensure_shape(
@@ -139,7 +138,7 @@ def _popped(x):
 
 def _stateful(x):
     """Makes what it is in stateful."""
-    with tf.control_dependencies([tf.raw_ops.RandomUniform(shape=[1], dtype=tf.float32)]):
+    with tf.control_dependencies([tf.numpy_function(np.zeros, [1], tf.float64)]):
         return tf.identity(x)
 
 

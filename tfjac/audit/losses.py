@@ -27,15 +27,19 @@ def _normalized(x, scale, offset, mean=None, variance=None, epsilon=1e-4):
 def _batch_norm(name, is_training):
     def fn(*args):
         return getattr(tf.raw_ops, name)(
-            x=args[0], scale=args[1], offset=args[2], is_training=is_training,
+            x=args[0],
+            scale=args[1],
+            offset=args[2],
+            is_training=is_training,
             mean=args[3] if len(args) > 3 else tf.zeros([0]),
             variance=args[4] if len(args) > 3 else tf.zeros([0]),
         )[:3]
 
     given = [] if is_training else [single(2, low=0.1, seed=3), single(2, low=0.4, seed=4)]
     inputs = [single(2, 1, 2, 2), single(2, low=0.5, seed=1), single(2, seed=2), *given]
-    return public(name, "training" if is_training else "inference", fn, *inputs,
-                  reference=_normalized)
+    return public(
+        name, "training" if is_training else "inference", fn, *inputs, reference=_normalized
+    )
 
 
 def _ctc(x):
@@ -48,15 +52,35 @@ def _ctc(x):
 def _lstm(name):
     def fn(x, cs, h, w, wci, wcf, wco, b):
         return getattr(tf.raw_ops, name)(
-            seq_len_max=np.int64(2), x=x, cs_prev=cs, h_prev=h, w=w, wci=wci, wcf=wcf, wco=wco, b=b,
+            seq_len_max=np.int64(2),
+            x=x,
+            cs_prev=cs,
+            h_prev=h,
+            w=w,
+            wci=wci,
+            wcf=wcf,
+            wco=wco,
+            b=b,
             use_peephole=True,
         )[-1]
 
     cells, inputs, batch = 1, 2, 1
-    shapes = [(2, batch, inputs), (batch, cells), (batch, cells), (inputs + cells, 4 * cells),
-              (cells,), (cells,), (cells,), (4 * cells,)]
-    return public(name, "with peephole", fn,
-                  *(single(*shape, low=-0.9, high=1.0, seed=k) for k, shape in enumerate(shapes)))
+    shapes = [
+        (2, batch, inputs),
+        (batch, cells),
+        (batch, cells),
+        (inputs + cells, 4 * cells),
+        (cells,),
+        (cells,),
+        (cells,),
+        (4 * cells,),
+    ]
+    return public(
+        name,
+        "with peephole",
+        fn,
+        *(single(*shape, low=-0.9, high=1.0, seed=k) for k, shape in enumerate(shapes)),
+    )
 
 
 # fmt: off
@@ -75,7 +99,8 @@ LOSSES = [
 NORMALIZATION = [
     *[_batch_norm(name, training) for name in ("FusedBatchNorm", "FusedBatchNormV2",
       "FusedBatchNormV3") for training in (True, False)],
-    *[public(name, "training" if training else "inference", lambda g, x, s, name=name, n=n, t=training:
+    *[public(name, "training" if training else "inference", lambda g, x, s, name=name, n=n,
+          t=training:
              getattr(tf.raw_ops, name)(
                  y_backprop=g, x=x, scale=s, is_training=t,
                  **dict(zip(_RESERVED, (*_statistics(x, t), tf.zeros([0]))[:n])))[:3],

@@ -16,8 +16,9 @@ def _hermitian(x):
 def _put_together(x, full_matrices=False):
     s, u, v = tf.linalg.svd(x, full_matrices=full_matrices)
     rank = s.shape[-1]
-    return tf.matmul(u[..., :rank] * tf.cast(s, x.dtype)[..., tf.newaxis, :], v[..., :rank],
-                     adjoint_b=True)
+    return tf.matmul(
+        u[..., :rank] * tf.cast(s, x.dtype)[..., tf.newaxis, :], v[..., :rank], adjoint_b=True
+    )
 
 
 def _eigen(x, compute_v=True):
@@ -133,7 +134,8 @@ SOLUTIONS = [
       for name, a in (("tall", (3, 2)), ("wide", (2, 3)), ("square", (2, 2)))],
     raw("MatrixSolveLs", spread(3, 2), spread(3, 1, seed=1), np.array(0.0), fast=False, name="slow",
         dtypes=("float64",)),
-    *[raw("BandedTriangularSolve", spread(2, 3, low=0.5), spread(3, 2), lower=lower, adjoint=adjoint)
+    *[raw("BandedTriangularSolve", spread(2, 3, low=0.5), spread(3, 2), lower=lower,
+          adjoint=adjoint)
       for lower in (True, False) for adjoint in (True, False)],
     *[raw("TridiagonalSolve", np.stack([spread(3), 4 + spread(3), spread(3)]), spread(3, 2, seed=1),
           partial_pivoting=pivoting) for pivoting in (True, False)],

@@ -67,7 +67,7 @@ def measure(sample: Sample, dtype: str) -> list[Row]:
       The rows; none if TensorFlow does not take the dtype.
     """
     try:
-        probe = _Probe(sample.fn, samples.cast(sample, dtype), sample)
+        probe = Probe(sample.fn, samples.cast(sample, dtype), sample)
         truth = _truth(sample, probe)
     except NotTaken:
         return []
@@ -101,7 +101,7 @@ class _Derivatives:
     second: dict[int, _Built]
 
 
-class _Probe:
+class Probe:
     """A graph of a sample, with the real view of its arguments and values.
 
     In the real view a complex tensor is a vector of its real parts, then the imaginary ones.
@@ -165,7 +165,7 @@ class _Probe:
         return self._callables[key](*values)
 
     def value(self, o: int, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns output o at some inputs in the real view, NaN where it refuses them or has another size."""
+        """Returns output o in the real view; NaN if refused or of another size."""
         try:
             found = real(self.run(self.ys[o], list(self.fed.values()), inputs))
         except _RUNNING:
@@ -213,24 +213,27 @@ def _gradient(y: tf.Tensor, x: tf.Tensor, v: tf.Tensor) -> _Built:
     return _Built(None if found is None else tf.convert_to_tensor(found))
 
 
-def _truth(sample: Sample, probe: _Probe) -> _Probe:
+def _truth(sample: Sample, probe: Probe) -> Probe:
     """Returns a probe of the same at the same place, in float64 if that can be had."""
     wide = [
         x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
-        if x.dtype.kind in "fc" and k in probe.by else x
-        for k, x in enumerate(probe.inputs)
+        if x.dtype.kind in "fc"
+        else x
+        for x in probe.inputs
     ]
     try:
-        return _Probe(sample.reference or sample.fn, wide, sample)
+        return Probe(sample.reference or sample.fn, wide, sample)
     except NotTaken:
         own = samples.cast(sample, samples.own_dtype(sample))
-        return probe if probe.wide == 4 and own[probe.by[0]].dtype.itemsize >= 4 else (
-            _Probe(sample.fn, [a.astype(b.dtype) for a, b in zip(probe.inputs, own)], sample)
+        return (
+            probe
+            if probe.wide == 4 and own[probe.by[0]].dtype.itemsize >= 4
+            else (Probe(sample.fn, [a.astype(b.dtype) for a, b in zip(probe.inputs, own)], sample))
         )
 
 
 def _findings(
-    probe: _Probe, truth: _Probe, derived: _Derivatives, o: int, i: int
+    probe: Probe, truth: Probe, derived: _Derivatives, o: int, i: int
 ) -> Iterator[tuple[str, str, verdicts.Finding]]:
     rng = np.random.default_rng(zlib.crc32(f"{o} {i}".encode()))
     u, v = _like(rng, probe.values[o]), _like(rng, probe.inputs[i])
@@ -243,8 +246,10 @@ def _findings(
     def at_vectors(tensor):
         return _run_real(probe, tensor, o, i, u, v)
 
-    yield FIRST_REVERSE, str(i), judged(
-        derived.reverse, lambda tensor: _reverse(probe, tensor, o, i), expected
+    yield (
+        FIRST_REVERSE,
+        str(i),
+        judged(derived.reverse, lambda tensor: _reverse(probe, tensor, o, i), expected),
     )
     along = verdicts.times(expected, real(v))
     forward = judged(derived.forward, at_vectors, along)
@@ -276,7 +281,7 @@ def _judged(built: _Built, evaluate, expected, tolerance: float) -> verdicts.Fin
     return verdicts.compared(value, expected, tolerance)
 
 
-def _reverse(probe: _Probe, gradient: tf.Tensor, o: int, i: int) -> np.ndarray:
+def _reverse(probe: Probe, gradient: tf.Tensor, o: int, i: int) -> np.ndarray:
     """Returns the Jacobian of output o by input i in the real view, row by row."""
     feeds = [*probe.fed.values(), probe.fed_u[o]]
     inputs = [probe.inputs[k] for k in probe.by]
@@ -287,13 +292,13 @@ def _reverse(probe: _Probe, gradient: tf.Tensor, o: int, i: int) -> np.ndarray:
     return np.reshape(rows, [len(rows), real(probe.inputs[i]).size])
 
 
-def _run_real(probe: _Probe, tensor: tf.Tensor, o: int, i: int, u, v) -> np.ndarray:
+def _run_real(probe: Probe, tensor: tf.Tensor, o: int, i: int, u, v) -> np.ndarray:
     feeds = [*probe.fed.values(), probe.fed_u[o], probe.fed_v[i]]
     values = [*(probe.inputs[k] for k in probe.by), u, v]
     return real(probe.run(tensor, feeds, values))
 
 
-def _of_input(truth: _Probe, o: int, i: int) -> differences.Function:
+def _of_input(truth: Probe, o: int, i: int) -> differences.Function:
     def function(x: np.ndarray) -> np.ndarray:
         inputs = [unreal(x, truth.inputs[k]) if k == i else truth.inputs[k] for k in truth.by]
         return truth.value(o, inputs)
@@ -301,12 +306,13 @@ def _of_input(truth: _Probe, o: int, i: int) -> differences.Function:
     return function
 
 
-def _mixed_around(truth: _Probe, o: int, first, second, u: np.ndarray) -> differences.Estimate:
+def _mixed_around(truth: Probe, o: int, first, second, u: np.ndarray) -> differences.Estimate:
     """Returns the same from three places close together: where it jumps, all between is right."""
-    steps = dataclasses.replace(differences.SECOND[8], starts=(4e-3, 1e-3))
-    found = [_mixed(truth, o, first, second, u, shift, steps) for shift in (0.0, 0.02, -0.02)]
-    lows, highs, doubts = (np.stack([getattr(f, n) for f in found]) for n in ("low", "high", "doubt"))
-    return differences.Estimate(np.min(lows, 0), np.max(highs, 0), np.max(doubts, 0))
+    steps = dataclasses.replace(differences.SECOND[8], starts=(4e-4,))
+    found = [_mixed(truth, o, first, second, u, shift, steps) for shift in (0.0, 2e-3, -2e-3)]
+    low, high = np.min([f.low for f in found], 0), np.max([f.high for f in found], 0)
+    doubt = np.max([f.doubt for f in found], 0) + 1e-3 * (high - low)
+    return differences.Estimate(low, high, doubt)
 
 
 def _mixed(truth, o, first, second, u, shift=0.0, steps=None) -> differences.Estimate:
@@ -360,7 +366,7 @@ def _like(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
     return unreal(rng.uniform(0.4, 1.6, size) * rng.choice([-1.0, 1.0], size), array)
 
 
-def _coarsest(probe: _Probe, o: int, i: int) -> int:
+def _coarsest(probe: Probe, o: int, i: int) -> int:
     """Returns the bytes of a real number of the coarsest dtype among output and input."""
     return min(real_bytes(probe.values[o].dtype), real_bytes(probe.inputs[i].dtype))
 

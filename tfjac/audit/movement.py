@@ -21,7 +21,8 @@ RESHAPING = [
     raw("Slice", spread(3, 4), begin=[0, 1], size=[3, 2]),
     raw("Slice", spread(3, 4), begin=[0, 1], size=[3, 0]),
     *[public("StridedSlice", name, fn, spread(4, 3)) for name, fn in (
-        ("rows", lambda x: x[1:3]), ("last", lambda x: x[..., 0]), ("strides", lambda x: x[::2, ::-1]),
+        ("rows", lambda x: x[1:3]), ("last", lambda x: x[..., 0]), ("strides", lambda x: x[::2,
+              ::-1]),
         ("new axis", lambda x: x[:, tf.newaxis, 1:]), ("empty", lambda x: x[2:2]))],
     raw("Pad", spread(2, 3), paddings=[[0, 0], [1, 2]]),
     raw("PadV2", spread(2, 3), np.array([[0, 1], [0, 0]], np.int32), np.array(0.4), name="below"),

@@ -71,7 +71,8 @@ SPECIAL = [
     *[raw(name, spread(4, low=-2.7, high=-2.2), name="negative") for name in ("Lgamma", "Digamma")],
     *[raw(name, spread(4, low=4.2, high=9.3), name="large")
       for name in ("BesselI0e", "BesselI1e", "BesselJ0", "BesselJ1", "BesselK0e", "BesselK1e",
-                   "BesselY0", "BesselY1", "Dawsn", "FresnelCos", "FresnelSin", "Expint", "Spence")],
+                   "BesselY0", "BesselY1", "Dawsn", "FresnelCos", "FresnelSin", "Expint",
+                         "Spence")],
     *binary("Igamma Igammac", **POSITIVE, edges=((1.0, 1.0), (5.0, 0.5), (0.5, 9.0), (1.0, 0.0))),
     *binary("Polygamma", first=(2.0, 2.0), second=(0.6, 2.5), edges=((1.0, 1.0), (0.0, 1.5))),
     *binary("Zeta", first=(1.4, 3.0), second=(0.6, 2.5), edges=((2.0, 1.0), (3.0, 4.0))),

@@ -34,9 +34,9 @@ _BY_REASON = {
         "QuantizeAndDequantizeV4Grad",
     "draws at random, so that differences do not tell its derivative":
         "ParameterizedTruncatedNormal RandomCrop RandomGamma RandomShuffle "
-        "SampleDistortedBoundingBox SampleDistortedBoundingBoxV2 StatelessParameterizedTruncatedNormal "
-        "StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomGammaV3 "
-        "StatelessRandomPoisson",
+        "SampleDistortedBoundingBox SampleDistortedBoundingBoxV2 "
+        "StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2 "
+        "StatelessRandomGammaV3 StatelessRandomPoisson",
     "belongs to reading files, queues, tables, summaries or training on another machine":
         "CTCBeamSearchDecoder CTCGreedyDecoder FixedLengthRecordReader "
         "GenerateBoundingBoxProposals HashTable HashTableV2 IdentityReader InitializeTable "
@@ -53,8 +53,9 @@ _BY_REASON = {
         "Assign AssignAdd AssignSub ReadVariableOp RefIdentity ResourceGather ResourceGatherNd "
         "ScatterAdd ScatterDiv ScatterMul ScatterNdAdd ScatterNdSub ScatterNdUpdate ScatterSub",
     "belongs to the loops, branches and arrays of TensorFlow 1, which version 2 does not build":
-        "Enter Exit Merge NextIteration RefEnter RefExit RefMerge RefNextIteration RefSwitch Switch "
-        "TensorArray TensorArrayClose TensorArrayCloseV2 TensorArrayCloseV3 TensorArrayConcat "
+        "Enter Exit Merge NextIteration RefEnter RefExit RefMerge RefNextIteration RefSwitch "
+        "Switch TensorArray TensorArrayClose TensorArrayCloseV2 TensorArrayCloseV3 "
+        "TensorArrayConcat "
         "TensorArrayConcatV2 TensorArrayGather TensorArrayGatherV2 TensorArrayGrad "
         "TensorArrayGradV2 TensorArrayGradV3 TensorArrayGradWithShape TensorArrayRead "
         "TensorArrayReadV2 TensorArrayScatter TensorArrayScatterV2 TensorArraySize "

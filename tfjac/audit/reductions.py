@@ -32,7 +32,8 @@ def _running(types):
         given = {"low": 0.3, "high": 1.9}
         samples += [
             raw(name, spread(2, 4, **given), axis=1, exclusive=exclusive, reverse=reverse)
-            for exclusive in (False, True) for reverse in (False, True)
+            for exclusive in (False, True)
+            for reverse in (False, True)
         ]
         samples += [
             raw(name, np.array([2.0, 0.0, 3.0]), axis=0, name="one zero"),
@@ -52,12 +53,14 @@ SEGMENTS = [
                                 ((3, 2), [0, 0, 2], "an empty segment"))],
     *[raw(name, np.array([1.0, 1.0, 0.0]), ints(0, 0, 0), name="ties")
       for name in ("SegmentMax", "SegmentMin", "SegmentProd")],
-    *[raw(name, np.array([0.0, 0.0, 2.0]), ints(0, 0, 0), name="zeros") for name in ("SegmentProd",)],
+    *[raw(name, np.array([0.0, 0.0, 2.0]), ints(0, 0, 0),
+          name="zeros") for name in ("SegmentProd",)],
     *[raw(name, spread(*shape), segment_ids=ids, num_segments=count, name=label)
       for name in ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin",
                    "UnsortedSegmentProd")
       for shape, ids, count, label in (
-          ((4, 2), [2, 0, 2, 1], 3, "rows"), ((4,), [2, 0, 2, -1], 3, "an empty one and one dropped"),
+          ((4, 2), [2, 0, 2, 1], 3, "rows"), ((4,), [2, 0, 2, -1], 3,
+                "an empty one and one dropped"),
           ((2, 2), [[1, 0], [1, 1]], 2, "of rank 2"))],
     *[raw(name, np.array([1.0, 1.0, 0.0]), segment_ids=[0, 0, 0], num_segments=1, name="ties")
       for name in ("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")],
@@ -86,8 +89,12 @@ OTHERS = [
     raw("L2Loss", spread(2, 3)),
     raw("Cross", spread(2, 3), spread(2, 3, seed=1)),
     raw("Sum", complexes(2, 3), axis=[0], keep_dims=False, name="complex"),
-    public("EuclideanNorm", "real part of complex", lambda x: tf.math.real(
-        tf.raw_ops.EuclideanNorm(input=x, axis=[0])), complexes(3)),
+    public(
+        "EuclideanNorm",
+        "real part of complex",
+        lambda x: tf.math.real(tf.raw_ops.EuclideanNorm(input=x, axis=[0])),
+        complexes(3),
+    ),
     raw("IsotonicRegression", single(2, 4), name="float32"),
     raw("IsotonicRegression", np.array([[3.0, 1.0, 0.0]]), name="decreasing"),
     raw("IsotonicRegression", np.array([[1.0, 1.0, 0.0]]), name="ties"),

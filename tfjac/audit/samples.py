@@ -125,9 +125,7 @@ def unary(types: str, *, low=-2.0, high=2.1, edges: Sequence[float] = (), **opti
         samples.append(raw(name, spread(2, 3, low=low, high=high), name="inside", **options))
         samples.append(raw(name, np.array(low * 0.4 + high * 0.6), name="scalar", **options))
         samples.append(raw(name, np.zeros([0, 2]), name="empty", **options))
-        samples += [
-            raw(name, np.array([at]), name=f"at {at:g}", **options) for at in edges
-        ]
+        samples += [raw(name, np.array([at]), name=f"at {at:g}", **options) for at in edges]
     return samples
 
 

@@ -47,7 +47,8 @@ TENSORS = [
     public("SparseAdd", "two", lambda a, b: tf.sparse.add(_tensor(a), _tensor(b, _OTHER)).values,
            spread(3), spread(3, seed=1)),
     *[public(name, "broadcast", lambda a, b, name=name: getattr(tf.raw_ops, name)(
-        sp_indices=_AT, sp_values=a, sp_shape=[2, 3], dense=b), spread(3), spread(3, low=0.7, seed=1))
+        sp_indices=_AT, sp_values=a, sp_shape=[2, 3], dense=b), spread(3), spread(3, low=0.7,
+              seed=1))
       for name in ("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul")],
     public("SparseFillEmptyRows", "one empty", lambda v, d: tf.raw_ops.SparseFillEmptyRows(
         indices=tf.constant(_AT, tf.int64), values=v, dense_shape=[3, 3], default_value=d)[1],
@@ -68,7 +69,8 @@ TENSORS = [
         _tensor(a), _tensor(b, _OTHER)).values, spread(3), spread(3, seed=1))
       for kind, op in (("Maximum", tf.sparse.maximum), ("Minimum", tf.sparse.minimum))],
     public("SparseTensorDenseAdd", "plain", lambda a, b: tf.raw_ops.SparseTensorDenseAdd(
-        a_indices=tf.constant(_AT, tf.int64), a_values=a, a_shape=tf.constant([2, 3], tf.int64), b=b),
+        a_indices=tf.constant(_AT, tf.int64), a_values=a, a_shape=tf.constant([2, 3], tf.int64),
+              b=b),
         spread(3), spread(2, 3, seed=1)),
     *[public("SparseTensorDenseMatMul", f"adjoint_a={a}, adjoint_b={b}",
              lambda v, d, a=a, b=b: tf.sparse.sparse_dense_matmul(
@@ -102,7 +104,8 @@ MATRICES = [
                              ("adjoint_b", {"adjoint_b": True}, spread(2, 3, seed=1)))],
     public("SparseMatrixSparseMatMul", "plain", lambda a, b: _dense(
         tf.raw_ops.SparseMatrixSparseMatMul(a=_matrix(a), b=_matrix(b), type=tf.float64,
-                                            transpose_b=True)), spread(3), spread(3, seed=1), **_OWN),
+                                            transpose_b=True)), spread(3), spread(3, seed=1),
+                                                  **_OWN),
     public("SparseMatrixTranspose", "plain", lambda v: _values(
         tf.raw_ops.SparseMatrixTranspose(input=_matrix(v), type=tf.float64)), spread(3), **_OWN),
 ]

@@ -7,11 +7,11 @@ import csv
 import dataclasses
 import io
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import tensorflow as tf
 
-from tfjac.audit import measure, samples, verdicts
+from tfjac.audit import measure, verdicts
 from tfjac.audit.measure import Row
 from tfjac.audit.samples import Sample
 
@@ -47,10 +47,9 @@ def key(row: Row) -> Key:
     return row.op_type, row.sample, row.dtype, row.output, row.input, row.derivative
 
 
-def audited(given: Sequence[Sample]) -> Table:
-    """Returns the table of some samples, which runs them all."""
-    rows = [row for sample, dtype in samples.in_dtypes(given) for row in measure.measure(sample, dtype)]
-    return of_rows(rows)
+def audited(pairs: Iterable[tuple[Sample, str]]) -> Table:
+    """Returns the table of some samples, each in a dtype, which runs them all."""
+    return of_rows(row for sample, dtype in pairs for row in measure.measure(sample, dtype))
 
 
 def of_rows(rows: Iterable[Row]) -> Table:
@@ -123,8 +122,9 @@ def summary(table: Table) -> list[str]:
     found: collections.Counter = collections.Counter(
         (row.op_type, row.derivative, row.verdict) for row in table.rows
     )
-    lines = [f"{op_type}, {derivative}: {verdict} ({number} of them)"
-             for (op_type, derivative, verdict), number in sorted(found.items())]
+    lines = [
+        f"{op_type}, {derivative}: {verdict} ({number} of them)"
+        for (op_type, derivative, verdict), number in sorted(found.items())
+    ]
     right = sum(count.get(verdicts.RIGHT, 0) for count in table.counts.values())
     return [*lines, f"right: {right}; not right: {len(table.rows)}; op types: {len(table.counts)}"]
-
