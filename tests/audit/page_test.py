@@ -32,5 +32,5 @@ def test_the_page_says_of_which_tensorflow_it_is_and_how_many_op_types_are_regis
     text = PAGE.read_text()
     assert f"TensorFlow {table.committed().version} " in text
     sampled = {sample.op_type for sample in families.OPS}
-    assert f"all {len(sampled) + len(reasons.NOT_SAMPLED)} op types" in text
-    assert f"{len(sampled)} by samples" in text
+    assert f"of all {len(sampled) + len(reasons.NOT_SAMPLED)} op types" in text
+    assert f" {len(sampled)} were tried" in text

@@ -56,6 +56,7 @@ class NotTaken(Exception):
     """The op does not take the dtype: there is nothing to differentiate."""
 
 
+@np.errstate(all="ignore")
 def measure(sample: Sample, dtype: str) -> list[Row]:
     """Returns a row for each derivative of a sample, right or not.
 

@@ -85,7 +85,8 @@ SPECIAL = [
 
 PAIRS = [
     *binary("Add AddV2 Mul Sub SquaredDifference Maximum Minimum", edges=((0.0, 0.0), (1.0, 1.0))),
-    *binary("DivNoNan MulNoNan", edges=((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),
+    *binary("MulNoNan", edges=((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),
+    *binary("DivNoNan", second=(0.5, 2.8), edges=((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),
     raw("MulNoNan", np.array([np.inf, 2.0]), np.array([0.0, 3.0]), name="infinite times 0"),
     *binary("Atan2", edges=((0.0, 1.0), (1.0, 0.0), (0.0, -1.0))),
     *binary("Div RealDiv", first=(3.1, 7.7), second=(0.73, 1.917),
