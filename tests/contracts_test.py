@@ -22,6 +22,15 @@ def test_ops_registered_without_a_derivative_are_told_from_unregistered_ones():
     assert not tf_internals.has_no_derivative("NoSuchOp")
 
 
+def test_the_registry_tells_its_op_types_and_custom_gradients_apart():
+    """Needed by the audit."""
+    tf.function(lambda x: tf.nn.swish(x)).get_concrete_function(tf.TensorSpec([2]))
+    found = tf_internals.registered_op_types()
+    assert {"Tanh", "StopGradient", "TensorListStack", "SparseMatrixAdd"} <= found
+    assert "NoSuchOp" not in found
+    assert not [name for name in found if "CustomGradient" in name or "Call" in name]
+
+
 def test_an_active_tape_is_seen_and_a_finished_or_stopped_one_is_not():
     """Needed by graph_memo and tapes."""
     assert not tf_internals.is_recording()

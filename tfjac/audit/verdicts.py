@@ -92,6 +92,7 @@ def said(error: Exception) -> str:
 
 
 def _scale(expected: Estimate) -> float:
+    """Returns the greatest derivative; 1 if all are zero as far as differences tell."""
     known = expected.known
     size = np.maximum(np.abs(expected.low[known]), np.abs(expected.high[known]))
-    return float(np.max(size, initial=0.0)) or 1.0
+    return float(np.max(size[size > 10 * expected.doubt[known]], initial=0.0)) or 1.0
