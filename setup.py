@@ -19,7 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["tfjac", "tfjac.*"]),
-    package_data={"tfjac": ["py.typed"]},
+    package_data={"tfjac": ["py.typed", "audit/table.csv"]},
     python_requires=">=3.10",
     install_requires=["absl-py>=1.0", "numpy>=1.23", "tensorflow>=2.16"],
     extras_require={
@@ -30,7 +30,8 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.16"],
         "plot": ["matplotlib>=3.7"],
         "sparse": ["scipy>=1.10"],
-        "test": [*DOCS, *EXAMPLES, "hypothesis>=6.80", "pytest>=7.4", "pytest-xdist>=3.3"],
+        "test": [*DOCS, *EXAMPLES, "hypothesis>=6.80", "mpmath>=1.3", "pytest>=7.4"]
+        + ["pytest-xdist>=3.3"],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

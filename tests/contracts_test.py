@@ -59,6 +59,13 @@ def test_an_extension_type_is_put_together_again_without_validation():
     assert found is pair.a
     made = tf.nest.pack_sequence_as(pair, [tf.ones([2, 2])], expand_composites=True)
     assert made.a.shape == [2, 2] and made.n == 3
+def test_the_registry_tells_its_op_types_and_custom_gradients_apart():
+    """Needed by the audit."""
+    tf.function(lambda x: tf.nn.swish(x)).get_concrete_function(tf.TensorSpec([2]))
+    found = tf_internals.registered_op_types()
+    assert {"Tanh", "StopGradient", "TensorListStack", "SparseMatrixAdd"} <= found
+    assert "NoSuchOp" not in found
+    assert not [name for name in found if "CustomGradient" in name or "Call" in name]
 
 
 def test_an_active_tape_is_seen_and_a_finished_or_stopped_one_is_not():

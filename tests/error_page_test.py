@@ -42,7 +42,7 @@ ASKED_WITHIN = {
     "a tensor without examples",
 }
 # Raised for the code that asked, which turns them into a strategy's reason or a line of a report.
-ANSWERS = {"Refused", "_Refused", "Failed", "LeftOut"}
+ANSWERS = {"Refused", "_Refused", "Failed", "LeftOut", "NotTaken"}
 
 
 def spread(*shape):

@@ -73,6 +73,12 @@ LAYERS = [
     {"bench.team", "bench.screen", "bench.plot"},
     {"bench.measurement"},
     {"bench.command"},
+    {"audit", "audit.samples", "audit.differences", "audit.reasons"},
+    {"audit.verdicts", "audit.pointwise", "audit.movement", "audit.reductions", "audit.matrices"}
+    | {"audit.neighbors", "audit.losses", "audit.sparse", "audit.lists", "audit.composites"},
+    {"audit.measure", "audit.families"},
+    {"audit.table"},
+    {"audit.command"},
     {"cli"},
     {"__main__"},
 ]
@@ -80,7 +86,7 @@ LAYERS = [
 
 def modules():
     found = {"": ROOT / "__init__.py"}
-    for info in pkgutil.walk_packages([str(ROOT)]):
+    for info in pkgutil.iter_modules([str(ROOT)]):
         name = info.name
         path = ROOT / name.replace(".", "/")
         found[name] = path / "__init__.py" if info.ispkg else path.with_suffix(".py")

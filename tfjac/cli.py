@@ -7,12 +7,16 @@ import sys
 from absl import app
 
 from tfjac import coverage
+from tfjac.audit import command as audit
 
 _USAGE = """usage: python -m tfjac COMMAND [flags]
 
 commands:
   bench   the strategies on a function of your own, timed beside TensorFlow's ways
   rules   which op types are understood, and how far they cover the layers of Keras
+          --audit: which of TensorFlow's own derivatives are wrong, and what is not as in the
+          table that comes with tfjac (exit status 1 if something is not); --audit --write: puts
+          what is found in its place
 
 python -m tfjac bench --help lists its flags."""
 
@@ -24,6 +28,8 @@ def main() -> None:
         _bench(arguments)
     elif command == ["rules"] and not arguments:
         print(coverage.report(coverage.of_keras()))
+    elif command == ["rules"] and arguments in (["--audit"], ["--audit", "--write"]):
+        sys.exit(audit.main(write="--write" in arguments))
     else:
         is_help = command in (["--help"], ["-h"], ["help"])
         print(_USAGE, file=sys.stdout if is_help else sys.stderr)

@@ -268,3 +268,12 @@ def call_concrete(function: tf.types.experimental.ConcreteFunction, args: Sequen
     through `ConcreteFunction.__call__` and 370 us through `tf.function` (2026-11-30).
     """
     return function._call_flat(list(args), function.captured_inputs)  # pylint: disable=protected-access
+
+
+def registered_op_types() -> frozenset[str]:
+    """Returns the op types that have a gradient registered, or are registered as having none.
+
+    Importing TensorFlow registers all that it has: none waits for its first use (2.21). Left out is
+    what custom gradients and called functions register, under a name with a hyphen and a number.
+    """
+    return frozenset(name for name in ops.gradient_registry.list() if "-" not in name)
