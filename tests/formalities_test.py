@@ -28,7 +28,7 @@ LAYERS = [
     {"rules.entries", "rules.pointwise", "rules.movement", "rules.mixing", "rules.convolution"}
     | {"rules.lists", "rules.reshaping", "rules.indexing"},
     {"rules"},
-    {"graph.dependence", "graph.positions", "graph.counting", "coverage"},
+    {"graph.dependence", "graph.positions", "graph.counting", "graph.paths", "coverage"},
     {"graph.sparsity", "stacks", "rule_checks", "accumulation.terms"},
     {"accumulation.sums", "accumulation.natives"},
     {"accumulation.local"},
@@ -40,6 +40,7 @@ LAYERS = [
     | {"strategies.structural"},
     {"accumulation.opaque"},
     {"accumulation.memo"},
+    {"accumulation.pieces"},
     {"accumulation.segments"},
     {"accumulation.directions", "accumulation.order", "accumulation.reductions"},
     {"accumulation.determinants"},
