@@ -56,7 +56,7 @@ def is_mapped(problem: base.Problem, source: base.Source) -> bool:
     if not problem.ops:
         return False
     try:
-        return _chain(problem, source).starts_unknown
+        return _chain(problem, source).begins_in_map
     except Refused:
         return True
 

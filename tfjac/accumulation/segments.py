@@ -76,7 +76,7 @@ class Chain:
         return all(isinstance(p, Piece) for segment in self._pieces for p in segment)
 
     @property
-    def starts_unknown(self) -> bool:
+    def begins_in_map(self) -> bool:
         """Whether the source is read within a piece that goes as one vectorized map."""
         return not isinstance(self._pieces[0][0], Piece)
 
