@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -58,9 +59,20 @@ def _parts(losses: tf.Tensor, xs: Sequence[tf.Tensor | tf.Variable]) -> list[lis
     if len(xs) < 2:
         return [list(range(len(xs)))]
     share = _score(jacobians.plan(losses, list(xs))) / len(xs)
-    alone = [k for k, x in enumerate(xs) if _score(jacobians.plan(losses, x)) <= share]
+    alone = [k for k, x in enumerate(xs) if _score_alone(losses, x) <= share]
     rest = [k for k in range(len(xs)) if k not in alone]
     return [[k] for k in alone] + ([rest] if rest else [])
+
+
+def _score_alone(losses: tf.Tensor, x: tf.Tensor | tf.Variable) -> float:
+    """Returns the score of the one strategy that may take less by one weight than its share.
+
+    The others take as many passes for one weight as for all.
+    """
+    try:
+        return _score(jacobians.plan(losses, x, strategy="cross_country"))
+    except errors.UnsupportedError:
+        return math.inf
 
 
 def _score(plans: Sequence[planning.Plan]) -> float:
