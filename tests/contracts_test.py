@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops.parallel_for import pfor
 
 import tfjac
 from tfjac import tf_internals
@@ -59,6 +60,8 @@ def test_an_extension_type_is_put_together_again_without_validation():
     assert found is pair.a
     made = tf.nest.pack_sequence_as(pair, [tf.ones([2, 2])], expand_composites=True)
     assert made.a.shape == [2, 2] and made.n == 3
+
+
 def test_the_registry_tells_its_op_types_and_custom_gradients_apart():
     """Needed by the audit."""
     tf.function(lambda x: tf.nn.swish(x)).get_concrete_function(tf.TensorSpec([2]))
@@ -357,6 +360,40 @@ def test_a_looping_op_or_its_gradient_is_run_row_by_row(name):
         tf.function(traced, autograph=False).get_concrete_function(
             tf.TensorSpec(value.shape, value.dtype)
         )
+
+
+def _map_of_a_loop(x):
+    """Returns the pullback of a loop for each row, under a vectorized map."""
+
+    def body(i, h, kept):
+        return i + 1, tf.tanh(h * x), kept.write(i, h)
+
+    kept = tf.TensorArray(tf.float32, 3, element_shape=[2])
+    _, h, kept = tf.while_loop(lambda i, *_: i < 3, body, (0, tf.ones([2]), kept))
+    y = h + tf.reduce_sum(kept.stack(), 0)
+    return tf.vectorized_map(lambda row: tf.gradients(y, x, row)[0], tf.eye(2))
+
+
+def test_a_loop_is_converted_once_to_the_same_graph(monkeypatch):
+    """Needed by sweeps.map_vectorized."""
+    calls, call = [], pfor.WhileV2.__call__
+
+    def counted(self):
+        calls.append(self)
+        return call(self)
+
+    monkeypatch.setattr(pfor.WhileV2, "__call__", counted)
+    spec, found = tf.TensorSpec([2]), []
+    for context in (contextlib.nullcontext, tf_internals.loops_converted_once):
+        calls.clear()
+        with context():
+            function = tf.function(_map_of_a_loop, autograph=False).get_concrete_function(spec)
+        types = [n.op for f in function.graph.as_graph_def().library.function for n in f.node_def]
+        found.append((len(calls), sorted(types), function(tf.constant([0.5, 2.0]))))
+    (twice, types, values), (once, types_once, values_once) = found
+    assert (twice, once) == (2, 1)
+    assert types_once == types
+    np.testing.assert_array_equal(values_once, values)
 
 
 def test_numpy_knows_the_dtypes_of_the_tests():

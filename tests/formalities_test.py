@@ -32,7 +32,8 @@ LAYERS = [
     {"graph.lengths"},
     {"graph.naming"},
     {"graph.states"},
-    {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies", "coverage"},
+    {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies"}
+    | {"graph.paths", "coverage"},
     {"graph.missing", "rewriting", "rewriting.replacement"},
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
     | {"rewriting.indices", "rewriting.normalization"}
@@ -51,6 +52,7 @@ LAYERS = [
     | {"strategies.structural"},
     {"accumulation.opaque"},
     {"accumulation.memo"},
+    {"accumulation.pieces"},
     {"accumulation.segments"},
     {"accumulation.directions", "accumulation.order", "accumulation.reductions"},
     {"accumulation.determinants"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -17,7 +18,7 @@ from tfjac import (
     quantities,
     shapes,
 )
-from tfjac.accumulation import reductions
+from tfjac.accumulation import order, reductions
 from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Stack
 from tfjac.problems import Nested
@@ -69,9 +70,20 @@ def _parts(losses: tf.Tensor, xs: Sequence[tf.Tensor | tf.Variable]) -> list[lis
     if len(xs) < 2:
         return [list(range(len(xs)))]
     share = _score(jacobians.plan(losses, list(xs))) / len(xs)
-    alone = [k for k, x in enumerate(xs) if _score(jacobians.plan(losses, x)) <= share]
+    alone = [k for k, x in enumerate(xs) if _score_alone(losses, x) <= share]
     rest = [k for k in range(len(xs)) if k not in alone]
     return [[k] for k in alone] + ([rest] if rest else [])
+
+
+def _score_alone(losses: tf.Tensor, x: tf.Tensor | tf.Variable) -> float:
+    """Returns the score of the one strategy that may take less by one weight than its share.
+
+    The others take as many passes for one weight as for all.
+    """
+    try:
+        return _score(jacobians.plan(losses, x, strategy="cross_country"))
+    except errors.UnsupportedError:
+        return math.inf
 
 
 def _score(plans: Sequence[planning.Plan]) -> float:
@@ -109,14 +121,38 @@ def per_example_gradient_norms(
     """
     with problems.building([losses], "losses", name or "per_example_gradient_norms") as (target,):
         _check_losses(target)
-        squares = [
-            quantities.made("row_squares", target, x, False, "prove", "squares", _row_squares)[0]
-            for x in nests.Nest(xs, "xs").leaves
-        ]
+        squares = _squares(target, nests.Nest(xs, "xs").leaves)
         return graph_memo.memoized_unless_recording(
             ("norms", *(part.ref() for part in squares)),
             lambda: tf.cast(matrices.root(tf.add_n(squares)), target.dtype),
         )
+
+
+def _squares(losses: tf.Tensor, xs: Sequence[tf.Tensor | tf.Variable]) -> list[tf.Tensor]:
+    """Returns sums of squares, `[B]`, whose sum is that over all weights.
+
+    Weights to which the rows are carried in a vectorized map, as those within a loop, share it.
+    """
+    mapped, found = [], []
+    for x in xs:
+        part = problems.problem(losses, [x], False)
+        problems.check_real(part)
+        if order.is_mapped(part, part.sources[0]):
+            mapped.append(x)
+        else:
+            found += quantities.made(
+                "row_squares", losses, x, False, "prove", "squares", _row_squares
+            )
+    if mapped:
+        rows = jacobians.jacobian(losses, mapped)
+        key = ("squares of rows", *(part.ref() for part in rows))
+        found += graph_memo.memoized_unless_recording(key, lambda: [_of_rows(r) for r in rows])
+    return found
+
+
+def _of_rows(rows: tf.Tensor) -> tf.Tensor:
+    flat = tf.reshape(rows, shapes.join(shapes.shape_of(rows)[:1], [-1]))
+    return tf.reduce_sum(tf.square(matrices.widened(flat)), -1)
 
 
 def _row_squares(quantity: Quantity) -> Sequence[tf.Tensor]:
@@ -129,8 +165,7 @@ def _row_squares(quantity: Quantity) -> Sequence[tf.Tensor]:
     factors = quantity.accumulated("row_squares", finish)
     shape = quantity.y_shape()
     if factors is None:
-        rows = tf.reshape(jacobians.jacobian(y, quantity.x), shapes.join(shape, [-1]))
-        return [tf.reduce_sum(tf.square(matrices.widened(rows)), -1)]
+        return [_of_rows(jacobians.jacobian(y, quantity.x))]
     wide = matrices.wider(y.dtype)
     return [tf.reshape(factors[0].tensor, shape) if factors else tf.zeros(shape, wide)]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, gradients, graph_memo, shapes
+from tfjac import errors, gradients, graph_memo, shapes, tf_internals
 from tfjac.graph import missing, subgraph
 from tfjac.graph.sources import Source
 
@@ -166,7 +166,7 @@ def map_vectorized(
             )
 
     count = _at_least_one(size)
-    with _loop_fallbacks_reported():
+    with _loop_fallbacks_reported(), tf_internals.loops_converted_once():
         if chunk_size is None or (isinstance(size, int) and size <= chunk_size):
             return _first(chunk(tf.range(count)), size)
         # Chunks of even size, so that at most one row per chunk is computed in vain.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,6 +14,7 @@ from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.framework import func_graph, op_def_registry, ops
 from tensorflow.python.ops import control_flow_util, script_ops
+from tensorflow.python.ops.parallel_for import pfor
 
 
 def has_no_derivative(op_type: str) -> bool:
@@ -277,3 +280,58 @@ def registered_op_types() -> frozenset[str]:
     what custom gradients and called functions register, under a name with a hyphen and a number.
     """
     return frozenset(name for name in ops.gradient_registry.list() if "-" not in name)
+
+
+# What a vectorized map converts to something that is the same for all rows, whatever it is given.
+_SAME_FOR_ALL_ROWS = frozenset(
+    {"Rank", "Shape", "ShapeN", "Size", "TensorListElementShape", "TensorListLength"}
+)
+_LOOPS = ("StatelessWhile", "While")
+# The table of converters is shared by all threads.
+_converters_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def loops_converted_once() -> Iterator[None]:
+    """A context in which `tf.vectorized_map` converts each loop once.
+
+    TensorFlow 2.21 begins as if the variables of a loop that are the same for all rows before it
+    were so in it. Where it finds that they are not, it throws away what it converted and begins
+    again, with those stacked. Here they are stacked before: the graph is the same.
+    """
+    table = pfor._pfor_converter_registry  # pylint: disable=protected-access
+    with _converters_lock:
+        known = {name: table[name] for name in _LOOPS}
+        table.update((n, functools.partial(_converted, convert)) for n, convert in known.items())
+        try:
+            yield
+        finally:
+            table.update(known)
+
+
+def _converted(convert: Callable, given):
+    given.stack_inputs(stack_indices=_stacked_within(given), tile_variants=True)
+    return convert(given)
+
+
+def _stacked_within(given) -> list[int]:
+    """Returns the inputs of a loop that are the same for all rows before it, and not in it.
+
+    None of them where its condition reads one: TensorFlow may know better whether that differs.
+    """
+    body, condition = (body_of(given.op, name) for name in ("body", "cond"))
+    if body is None or condition is None:
+        return []
+    before = [part.is_stacked for part in given.inputs]
+    stacked = list(before)
+    while True:
+        found = {t.name for t, is_stacked in zip(body.inputs, stacked) if is_stacked}
+        for op in body.get_operations():
+            if op.type not in _SAME_FOR_ALL_ROWS and any(t.name in found for t in op.inputs):
+                found.update(t.name for t in op.outputs)
+        after = [was or t.name in found for was, t in zip(stacked, body.outputs)]
+        if after == stacked:
+            break
+        stacked = after
+    more = [k for k, (was, now) in enumerate(zip(before, stacked)) if now and not was]
+    return [] if any(condition.inputs[k].consumers() for k in more) else more

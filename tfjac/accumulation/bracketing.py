@@ -20,18 +20,20 @@ T = TypeVar("T")
 class Moves(Generic[T]):
     """How to have the Jacobian `(i, j)` of tensor j by tensor i; costs are those of all of it.
 
+    Each gives None for what cannot be had, or costs more than something that is known already.
+
     Args:
       alone: from i, for the stretch of one segment, its ways: name and Jacobian.
       pulled: from i and the Jacobian of (i + 1, j), that of (i, j).
-      pushed: from j and the Jacobian of (i, j - 1), that of (i, j); None where it cannot be had.
+      pushed: from j and the Jacobian of (i, j - 1), that of (i, j).
       joined: from the Jacobians of (i, k) and (k, j), that of (i, j).
       cost: of a Jacobian, given i and j.
     """
 
-    alone: Callable[[int], Iterator[tuple[str, T]]]
-    pulled: Callable[[int, T], T]
+    alone: Callable[[int], Iterator[tuple[str, T | None]]]
+    pulled: Callable[[int, T], T | None]
     pushed: Callable[[int, T], T | None]
-    joined: Callable[[T, T], T]
+    joined: Callable[[T, T], T | None]
     cost: Callable[[T, int, int], float]
 
 
@@ -50,8 +52,8 @@ class Best(Generic[T]):
     cost: float
 
 
-def cheapest(segments: int, moves: Moves[T]) -> Best[T]:
-    """Returns the cheapest way to the Jacobian of the whole chain.
+def cheapest(segments: int, moves: Moves[T]) -> Best[T] | None:
+    """Returns the cheapest way to the Jacobian of the whole chain; None where there is none.
 
     Cost: calls `pulled` and `pushed` about `segments ** 2 / 2` times, `joined` up to
     `segments ** 3 / 6` times.
@@ -65,18 +67,20 @@ def cheapest(segments: int, moves: Moves[T]) -> Best[T]:
         for i in range(segments - length + 1):
             j = i + length
             ways = moves.alone(i) if length == 1 else _ways(i, j, table, moves)
-            found = [Best(order, made, moves.cost(made, i, j)) for order, made in ways]
-            table[i, j] = min(found, key=lambda best: best.cost)
-    return table[0, segments]
+            found = [Best(order, made, moves.cost(made, i, j)) for order, made in ways if made]
+            if found:
+                table[i, j] = min(found, key=lambda best: best.cost)
+    return table.get((0, segments))
 
 
-def _ways(i: int, j: int, table, moves: Moves[T]) -> Iterator[tuple[str, T]]:
-    tail, head = table[i + 1, j], table[i, j - 1]
-    yield f"{tail.order}, pulled back to {i}", moves.pulled(i, tail.jacobian)
-    pushed = moves.pushed(j, head.jacobian)
-    if pushed is not None:
-        yield f"{head.order}, pushed on to {j}", pushed
+def _ways(i: int, j: int, table, moves: Moves[T]) -> Iterator[tuple[str, T | None]]:
+    tail, head = table.get((i + 1, j)), table.get((i, j - 1))
+    if tail:
+        yield f"{tail.order}, pulled back to {i}", moves.pulled(i, tail.jacobian)
+    if head:
+        yield f"{head.order}, pushed on to {j}", moves.pushed(j, head.jacobian)
     for k in range(i + 1, j):
-        inner, outer = table[i, k], table[k, j]
-        order = f"({outer.order}) x ({inner.order})"
-        yield order, moves.joined(inner.jacobian, outer.jacobian)
+        inner, outer = table.get((i, k)), table.get((k, j))
+        if inner and outer:
+            order = f"({outer.order}) x ({inner.order})"
+            yield order, moves.joined(inner.jacobian, outer.jacobian)

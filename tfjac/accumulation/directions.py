@@ -53,6 +53,7 @@ def _pushed(problem: base.Problem, tangent: tf.Tensor) -> terms.Stack:
     chain = segments.Chain(problem)
     if not chain.is_structured or not chain.can_push:
         raise Refused("an op on the way is not known")
+    carried = segments.Carried(stack)
     for j in range(1, chain.segments + 1):
-        stack = chain.pushed(j, stack)
-    return stack
+        carried = chain.pushed(j, carried)
+    return carried.stack

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from tfjac.accumulation import bracketing, memo, segments, terms
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Factor
-from tfjac.accumulation.terms import Stack
+from tfjac.accumulation.terms import Refused, Stack
 from tfjac.strategies import base
 
 
@@ -48,25 +48,60 @@ def accumulated(
     return memo.memoized(key, lambda: _accumulate(problem, source, finish))
 
 
+def is_mapped(problem: base.Problem, source: base.Source) -> bool:
+    """Returns whether a vectorized map would have to carry each row to the source itself.
+
+    There several sources are better served by one map, than by one of each.
+    """
+    if not problem.ops:
+        return False
+    try:
+        return _chain(problem, source).begins_in_map
+    except Refused:
+        return True
+
+
+def _chain(problem: base.Problem, source: base.Source) -> segments.Chain:
+    alone = dataclasses.replace(problem, sources=(source,))
+    key = ("chain", problem.y.ref(), source.value.ref())
+    return memo.memoized(key, lambda: segments.Chain(alone))
+
+
 def _accumulate(problem: base.Problem, source: base.Source, finish) -> Accumulated:
     alone = dataclasses.replace(problem, sources=(source,))
     if not alone.ops:
         is_source = problem.y.ref() == source.value.ref()
         same = terms.identity(problem.y) if is_source else ()
         return Accumulated(same, finish(same) if same else (), "identity" if same else "zero")
-    chain = segments.Chain(alone)
+    best = _cheapest(_chain(problem, source), finish)
+    return Accumulated(best.jacobian.stack, _finished(best.jacobian, finish), best.order)
 
-    def finished(stack: Stack) -> tuple[Factor, ...]:
-        return finish(stack) if stack else ()
 
-    def cost(stack: Stack, i: int, j: int) -> float:
-        if (i, j) == (0, chain.segments):
-            return factors_.total(finished(stack)).cost
-        return segments.cost_of(stack)
+def _finished(carried: segments.Carried, finish) -> tuple[Factor, ...]:
+    return finish(carried.stack) if carried.stack else ()
 
-    def joined(inner: Stack, outer: Stack) -> Stack:
-        return segments.product(outer, inner, problem.y.dtype)
 
-    moves = bracketing.Moves(chain.alone, chain.pulled, chain.pushed, joined, cost)
-    best = bracketing.cheapest(chain.segments, moves)
-    return Accumulated(best.jacobian, finished(best.jacobian), best.order)
+def _cheapest(chain: segments.Chain, finish) -> bracketing.Best[segments.Carried]:
+    """Returns the cheapest order: that of reverse mode, unless another is found to be cheaper.
+
+    Whatever costs more before it is done is not followed to its end.
+    """
+
+    def cost(carried: segments.Carried, i: int, j: int) -> float:
+        if (i, j) != (0, chain.segments):
+            return carried.cost
+        made = [factor for term in carried.stack for factor in term.factors]
+        return carried.cost + factors_.total(_finished(carried, finish), made).cost
+
+    reverse = chain.reverse()
+    bound = cost(reverse, 0, chain.segments)
+    moves = bracketing.Moves(
+        lambda i: chain.alone(i, bound),
+        lambda i, tail: chain.pulled(i, tail, bound),
+        lambda j, head: chain.pushed(j, head, bound),
+        lambda inner, outer: chain.joined(inner, outer, bound),
+        cost,
+    )
+    found = bracketing.cheapest(chain.segments, moves)
+    known = bracketing.Best(chain.reverse_order, reverse, bound)
+    return found if found is not None and found.cost <= bound else known

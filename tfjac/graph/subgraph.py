@@ -88,7 +88,7 @@ def ops_between(target: tf.Tensor, sources: Sequence[tf.Tensor]) -> list[tf.Oper
     ordered = []
     if key_of(target) in source_names:
         return ordered
-    for op, inputs in _post_order(target, source_names):
+    for op, inputs in post_order(target, source_names):
         if any(key_of(t) in source_names or _op_key(t.op) in dependent for t in inputs):
             dependent.add(_op_key(op))
             if op.type != "Placeholder":
@@ -132,14 +132,21 @@ def tensors_behind(
       known: keys of tensors at which to stop; what only they come from is left out.
     """
     found = {key_of(target): target}
-    for op, inputs in _post_order(target, known):
+    for op, inputs in post_order(target, known):
         del op
         found.update((key_of(t), t) for t in inputs)
     return list(found.values())
 
 
-def _post_order(target, source_names) -> Iterator[tuple[tf.Operation, list[tf.Tensor]]]:
-    """Yields (op, its differentiable inputs), each after the ops that it needs."""
+def post_order(
+    target: tf.Tensor, source_names: Container[tuple[int, str]]
+) -> Iterator[tuple[tf.Operation, list[tf.Tensor]]]:
+    """Yields (op, its differentiable inputs), each after the ops that it needs.
+
+    Args:
+      target: at whose op it ends.
+      source_names: keys of the tensors behind which it does not look.
+    """
     captures_of: dict[int, dict[str, tf.Tensor]] = {}
     seen = {_op_key(target.op)}
     stack = [(target.op, *_start(target.op, captures_of))]

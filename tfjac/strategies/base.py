@@ -9,7 +9,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from tfjac import graph_memo, shapes, sweeps, tf_internals
-from tfjac.graph import counting, subgraph
+from tfjac.graph import counting, paths, subgraph
 from tfjac.graph.sources import Source
 
 
@@ -43,7 +43,7 @@ class Problem:
         """The ops on the way from the sources to y, in topological order."""
         tensors = [t for s in self.sources for t in s.tensors]
         key = ("ops", self.y.ref(), *(t.ref() for t in tensors))
-        return graph_memo.memoized(key, lambda: subgraph.ops_between(self.y, tensors))
+        return graph_memo.memoized(key, lambda: paths.to(self.y).ops(tensors))
 
     @functools.cached_property
     def chain(self) -> list[tf.Tensor]:
