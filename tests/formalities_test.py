@@ -22,6 +22,7 @@ LAYERS = [
     | {"accumulation.factors", "accumulation.bracketing"},
     {"accumulation.contraction"},
     {"graph_memo", "gradients", "elimination"},
+    {"call_memo"},
     {"matrices"},
     {"graph", "graph.stops", "graph.sources", "rules.known"},
     {"graph.subgraph"},

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac import errors, tf_internals
+from tfjac import call_memo, errors, tf_internals
 from tfjac.graph import missing
 from tfjac.graph import sources as sources_lib
 from tfjac.rewriting import copies
@@ -34,6 +34,7 @@ def building(ys: Sequence[Any], argument: str, name: str) -> Iterator[list[tf.Te
     for y in targets[1:]:
         sources_lib.check_reachable(y, targets[0], argument)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(call_memo.one_call())
         if targets and not _is_being_built(targets[0].graph):
             stack.enter_context(targets[0].graph.as_default())
         stack.enter_context(tf.name_scope(name))

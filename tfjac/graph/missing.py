@@ -67,9 +67,22 @@ def check_differentiable(tensors: Iterable[tf.Tensor], ops: Sequence[tf.Operatio
       tensors: the sources.
       ops: the ops between, in topological order.
     """
+    if not any(_may_be_refused(op) for op in ops):
+        return
     for op, given in bodies.walk(ops, bodies.Reached.after(tensors, ops)):
         if any(subgraph.carries_derivative(t) for t in op.outputs):
             _check(op, given)
+
+
+def _may_be_refused(op: tf.Operation) -> bool:
+    if op.type in subgraph.WITH_BODY or subgraph.is_by_hand(op):
+        return True
+    by_input = {op_type for op_type, _ in WRONG_BY_INPUT}
+    return op.type in NONE_BY_INPUT | WRONG or op.type in by_input or _has_none(op)
+
+
+def _has_none(op: tf.Operation) -> bool:
+    return op.type not in stops.ZERO_DERIVATIVE and tf_internals.has_no_derivative(op.type)
 
 
 def _check(op: tf.Operation, given: Sequence[bool]) -> None:
@@ -77,7 +90,7 @@ def _check(op: tf.Operation, given: Sequence[bool]) -> None:
     missing = [f"{i} (`{name}`)" for i, name in names.items() if given[i]]
     if missing:
         raise _error(op, f"no derivative by its input {' and '.join(missing)}")
-    if op.type not in stops.ZERO_DERIVATIVE and tf_internals.has_no_derivative(op.type):
+    if _has_none(op):
         raise _error(op, "no derivative")
     faults = [
         WRONG.get(op.type),

@@ -8,11 +8,12 @@ that the value is computed once.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, tf_internals
+from tfjac import call_memo, errors, graph_memo, tf_internals
 from tfjac.graph import bodies, subgraph
 from tfjac.rewriting import table
 
@@ -22,8 +23,8 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 def rewritten(y: tf.Tensor, tensors: Sequence[tf.Tensor], ops: Sequence[tf.Operation]) -> tf.Tensor:
     """Returns a tensor of the value of `y` that has the right derivatives by some tensors.
 
-    `y` itself where no op between them is at fault. Under a tape the copy is made anew: it sees
-    only ops made while it is active.
+    `y` itself where no op between them is at fault. All sources of a target share a copy, where
+    they can. Under a tape it is made anew: a tape sees only ops made while it is active.
 
     Args:
       y: the target.
@@ -34,23 +35,89 @@ def rewritten(y: tf.Tensor, tensors: Sequence[tf.Tensor], ops: Sequence[tf.Opera
       UnsupportedError: the first derivative of an op is at fault, and to replace it something
         would run again that may run only once, as a random draw.
     """
-    reached = bodies.Reached.after(tensors, ops)
-    if not _is_at_fault(ops, reached):
+    if not graph_memo.memoized(("may be at fault", y.ref()), lambda: _may_be_at_fault(y)):
         return y
-    key = ("rewritten", y.ref(), *(t.ref() for t in tensors))
-    return graph_memo.memoized_unless_recording(key, lambda: _copied(y, ops, reached))
+    wanted = _at_fault(ops, bodies.Reached.after(tensors, ops))
+    if not wanted:
+        return y
+    copied = call_memo.memoized(("rewritten", y.ref()), lambda: _copied(y, _behind(y), _leaves(y)))
+    if not copied.serves(tensors, wanted):
+        key = ("rewritten", y.ref(), *(t.ref() for t in tensors))
+        copied = call_memo.memoized(key, lambda: _copied(y, ops, tensors))
+    copied.check(ops)
+    return copied.tensor
 
 
-def _copied(y: tf.Tensor, ops: Sequence[tf.Operation], reached: bodies.Reached) -> tf.Tensor:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Copied:
+    """What was made of a target.
+
+    Args:
+      tensor: the copy of the target.
+      replaced: keys of the ops that were replaced.
+      made: keys of the tensors for which there are others in the copy.
+      kept: by the keys of ops that may run only once, what is at fault before them.
+    """
+
+    tensor: tf.Tensor
+    replaced: frozenset[tuple]
+    made: frozenset[tuple]
+    kept: dict[tuple, str]
+
+    def serves(self, tensors: Sequence[tf.Tensor], wanted: frozenset[tuple]) -> bool:
+        """Returns whether the copy depends on the tensors themselves, all that is wanted replaced."""
+        return wanted <= self.replaced and self.made.isdisjoint(map(subgraph.key_of, tensors))
+
+    def check(self, ops: Sequence[tf.Operation]) -> None:
+        """Raises if one of the ops could not be copied and passes on a wrong derivative."""
+        for op in ops:
+            if self.kept.get(_key(op)):
+                raise _cannot_copy(op, self.kept[_key(op)])
+
+
+def _key(op: tf.Operation) -> tuple[int, str]:
+    return id(op.graph), op.name
+
+
+def _behind(y: tf.Tensor) -> list[tf.Operation]:
+    found = [op for op, _ in subgraph.post_order(y, frozenset())]
+    return [op for op in found if op.type != "Placeholder"]
+
+
+def _leaves(y: tf.Tensor) -> list[tf.Tensor]:
+    """Returns what the target is computed from that may be a source, constants left out."""
+    return [
+        t
+        for op, inputs in subgraph.post_order(y, frozenset())
+        for t in op.outputs
+        if not inputs and op.type != "Const" and subgraph.carries_derivative(t)
+    ]
+
+
+def _may_be_at_fault(y: tf.Tensor) -> bool:
+    """Returns whether any op before the target may be replaced, for whatever source."""
+    for op in _behind(y):
+        if table.may_be_replaced(op):
+            return True
+        if op.type in subgraph.WITH_BODY and any(
+            node.op in table.TABLE for node in tf_internals.nodes_within(op)
+        ):
+            return True
+    return False
+
+
+def _at_fault(ops: Sequence[tf.Operation], reached: bodies.Reached) -> frozenset[tuple]:
+    walk = bodies.walk(ops, reached)
+    return frozenset(_key(op) for op, given in walk if table.replacement_of(op, given))
+
+
+def _copied(y: tf.Tensor, ops: Sequence[tf.Operation], tensors: Sequence[tf.Tensor]) -> _Copied:
+    reached = bodies.Reached.after(tensors, ops)
     copy = _Copy()
     with tf.name_scope("rewritten"):
         for op in ops:
             copy.follow(op, reached.given(op))
-    return copy.find(y)
-
-
-def _is_at_fault(ops: Sequence[tf.Operation], reached: bodies.Reached) -> bool:
-    return any(table.replacement_of(op, given) for op, given in bodies.walk(ops, reached))
+    return _Copied(copy.find(y), _at_fault(ops, reached), copy.made, copy.kept)
 
 
 class _Copy:
@@ -61,6 +128,13 @@ class _Copy:
         self._outer = subgraph.OuterTensors()
         # What replaced ops were at fault for, by the tensors that depend on them.
         self._faults: dict[tuple, str] = {}
+        # The same by the ops that were not copied, for they may run only once.
+        self.kept: dict[tuple, str] = {}
+
+    @property
+    def made(self) -> frozenset[tuple]:
+        """Keys of the tensors for which there are others."""
+        return frozenset(self._made)
 
     def find(self, tensor: tf.Tensor) -> tf.Tensor:
         """Returns the tensor of the copy that stands for one, itself where it was not copied."""
@@ -76,7 +150,7 @@ class _Copy:
             return
         faults = [self._faults.get(subgraph.key_of(t), "") for t in op.inputs] + inner_faults
         if replacement is None and bodies.runs_once(op):
-            _check_kept(op, [fault for fault in faults if fault])
+            self.kept[_key(op)] = next((f for f in faults if f), "")
             return
         if replacement and replacement.first:
             faults.append(f"of {op.type} {replacement.fault}")
@@ -172,11 +246,10 @@ def _faults_within(op: tf.Operation, given: Sequence[bool], first: bool = True) 
     return found
 
 
-def _check_kept(op: tf.Operation, faults: Sequence[str]) -> None:
-    if faults:
-        raise errors.UnsupportedError(
-            f"op {op.name!r} of type {op.type}, between x and y, may run only once, as it draws or "
-            f"writes something, and cannot be copied: TensorFlow's derivative is at fault, as "
-            f"{faults[0]}. Keep random draws and assignments apart from that op, or pass what was "
-            "drawn as an argument."
-        )
+def _cannot_copy(op: tf.Operation, fault: str) -> errors.UnsupportedError:
+    return errors.UnsupportedError(
+        f"op {op.name!r} of type {op.type}, between x and y, may run only once, as it draws or "
+        f"writes something, and cannot be copied: TensorFlow's derivative is at fault, as {fault}. "
+        "Keep random draws and assignments apart from that op, or pass what was drawn as an "
+        "argument."
+    )

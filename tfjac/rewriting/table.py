@@ -35,6 +35,15 @@ TABLE: dict[str, Replacement] = {
 }
 
 
+def may_be_replaced(op: tf.Operation) -> bool:
+    """Returns whether an op may be at fault, for some source."""
+    if op.type not in TABLE:
+        return False
+    count = len(op.inputs)
+    some = ([True] * count, [True] + [False] * (count - 1))
+    return any(replacement_of(op, given) for given in some)
+
+
 def replacement_of(op: tf.Operation, given: Sequence[bool]) -> Replacement | None:
     """Returns what is to take the place of an op; None where it is right as it is.
 
