@@ -41,10 +41,11 @@ def building(ys: Sequence[Any], argument: str, name: str) -> Iterator[list[tf.Te
         yield targets
 
 
-def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
+def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool, twice: bool = False) -> Problem:
     """Returns the problem of one target and its sources, each source once, or raises.
 
-    Its target is a copy of `y` where an op on the way has wrong derivatives in TensorFlow.
+    Its target is a copy of `y` where an op on the way has wrong derivatives in TensorFlow; `twice`
+    says that second ones are wanted.
     """
     sources: dict[Any, Source] = {}
     for x in xs:
@@ -55,7 +56,7 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
     compiled = tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph())
     found = Problem(y, tuple(sources.values()), int(batch), compiled)
     tensors = [t for source in found.sources for t in source.tensors]
-    right = copies.rewritten(y, tensors, found.ops)
+    right = copies.rewritten(y, tensors, found.ops, twice)
     if right is not y:
         found = dataclasses.replace(found, y=right, asked=y)
     missing.check_differentiable(tensors, found.ops)

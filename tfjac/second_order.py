@@ -352,7 +352,7 @@ def _check_target(y: tf.Tensor, batch: bool, argument: str = "y") -> None:
 
 def _gradients(y: tf.Tensor, xs, batch: bool, proof: str) -> list[tf.Tensor]:
     """Returns the gradient by each source, zeros where y does not depend on it."""
-    problem = problems.problem(y, xs, batch)
+    problem = problems.problem(y, xs, batch, twice=True)
     if batch and proof == independence_lib.PROVE:
         for source in problem.sources:
             independence_lib.check(y, source)

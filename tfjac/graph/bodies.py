@@ -127,7 +127,15 @@ def runs_once(op: tf.Operation) -> bool:
 
 
 def _is_written(handle: tf.Tensor) -> bool:
-    return any(reader.type.startswith("Assign") for reader in handle.consumers())
+    """Returns whether an op of its graph may write to a variable."""
+    return any(_writes(reader) for reader in handle.consumers())
+
+
+def _writes(op: tf.Operation) -> bool:
+    types = [op.type]
+    if op.type in subgraph.WITH_BODY:
+        types = [node.op for node in tf_internals.nodes_within(op)]
+    return any(t not in _READ_ONLY and t.startswith(("Assign", "Resource")) for t in types)
 
 
 def runs_in_gradient(op: tf.Operation) -> str:

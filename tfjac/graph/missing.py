@@ -21,7 +21,6 @@ NONE_BY_INPUT: dict[str, dict[int, str]] = {
     "MatrixDiagV2": {4: "padding_value"},
     "MatrixDiagV3": {4: "padding_value"},
     "MatrixSolveLs": {2: "l2_regularizer"},
-    "PadV2": {2: "constant_values"},
     "Polygamma": {0: "a"},
     "ScaleAndTranslate": {2: "scale", 3: "translation"},
     "TensorListConcatLists": {0: "input_a", 1: "input_b"},
@@ -42,8 +41,24 @@ def _has_several_diagonals(op: tf.Operation) -> bool:
     return band is None or band.reshape(-1)[0] != band.reshape(-1)[-1]
 
 
+def _puts_twice(op: tf.Operation) -> bool:
+    indices = tf.get_static_value(
+        op.inputs[2 if op.type == "TensorListScatterIntoExistingList" else 1]
+    )
+    return indices is not None and len(set(indices.tolist())) < indices.size
+
+
+def _has_complex(op: tf.Operation) -> bool:
+    return any(t.dtype.is_complex for t in (*op.inputs, *op.outputs))
+
+
 # Op types whose derivative in TensorFlow is wrong, or fails when the graph runs: where, and what.
 WRONG: dict[str, tuple[Callable[[tf.Operation], bool], str]] = {
+    "EagerPyFunc": (_has_complex, "of complex numbers, for which it runs once only,"),
+    **dict.fromkeys(
+        ("TensorListScatter", "TensorListScatterIntoExistingList", "TensorListScatterV2"),
+        (_puts_twice, "where one place is written twice"),
+    ),
     "BlockLSTMV2": (lambda op: bool(op.get_attr("use_peephole")), "with peepholes"),
     "MatrixDiagV2": (_has_several_diagonals, "of several diagonals"),
     "MatrixSetDiagV2": (_has_several_diagonals, "of several diagonals"),

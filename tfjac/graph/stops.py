@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfjac import tf_internals
+
 # Registered as not differentiable because the derivative is zero, not because nobody wrote it.
 ZERO_DERIVATIVE = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
 
@@ -36,17 +38,34 @@ def is_of_moments(op: tf.Operation) -> bool:
 
 def _is_centered(square: tf.Operation, mean: tf.Operation) -> bool:
     """Returns whether what is squared is the distance from the mean of the same data."""
-    return any(t.ref() == mean.inputs[0].ref() for t in square.inputs)
+    return any(_are_alike(t, mean.inputs[0]) for t in square.inputs)
 
 
 def _is_averaged(square: tf.Operation, mean: tf.Operation) -> bool:
     """Returns whether the squares are averaged as the data were."""
     readers = [r for r in square.outputs[0].consumers() if r.type not in _READERS]
-    axes = tf.get_static_value(mean.inputs[1])
     return bool(readers) and all(
-        r.type == "Mean" and _same(tf.get_static_value(r.inputs[1]), axes) for r in readers
+        r.type == "Mean" and _are_alike(r.inputs[1], mean.inputs[1]) for r in readers
     )
 
 
-def _same(one, other) -> bool:
-    return one is not None and other is not None and one.tolist() == other.tolist()
+def _are_alike(one: tf.Tensor, other: tf.Tensor) -> bool:
+    """Returns whether two tensors are computed alike, so that they are equal.
+
+    As two reads of a variable, or axes that `tf.vectorized_map` computes for each op anew.
+    """
+    if one.ref() == other.ref():
+        return True
+    values = tf.get_static_value(one), tf.get_static_value(other)
+    if values[0] is not None and values[1] is not None:
+        return values[0].tolist() == values[1].tolist()
+    ops = one.op, other.op
+    is_read = one.op.type == "ReadVariableOp"
+    return (
+        bool(one.op.inputs)
+        and ops[0].type == ops[1].type
+        and (is_read or not tf_internals.is_stateful(one.op.type))
+        and one.op.node_def.attr == other.op.node_def.attr
+        and len(ops[0].inputs) == len(ops[1].inputs)
+        and all(map(_are_alike, ops[0].inputs, ops[1].inputs))
+    )

@@ -16,11 +16,17 @@ import tensorflow as tf
 from tfjac import call_memo, errors, graph_memo, tf_internals
 from tfjac.graph import bodies, subgraph
 from tfjac.rewriting import table
+from tfjac.rewriting.replacement import Replacement
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
-def rewritten(y: tf.Tensor, tensors: Sequence[tf.Tensor], ops: Sequence[tf.Operation]) -> tf.Tensor:
+def rewritten(
+    y: tf.Tensor,
+    tensors: Sequence[tf.Tensor],
+    ops: Sequence[tf.Operation],
+    twice: bool = False,
+) -> tf.Tensor:
     """Returns a tensor of the value of `y` that has the right derivatives by some tensors.
 
     `y` itself where no op between them is at fault. All sources of a target share a copy, where
@@ -30,10 +36,11 @@ def rewritten(y: tf.Tensor, tensors: Sequence[tf.Tensor], ops: Sequence[tf.Opera
       y: the target.
       tensors: the sources.
       ops: those between, in topological order.
+      twice: whether it will be differentiated twice.
 
     Raises:
-      UnsupportedError: the first derivative of an op is at fault, and to replace it something
-        would run again that may run only once, as a random draw.
+      UnsupportedError: the derivative of an op is at fault, the second one if it is asked for, and
+        to replace it something would run again that may run only once, as a random draw.
     """
     if not graph_memo.memoized(("may be at fault", y.ref()), lambda: _may_be_at_fault(y)):
         return y
@@ -44,8 +51,16 @@ def rewritten(y: tf.Tensor, tensors: Sequence[tf.Tensor], ops: Sequence[tf.Opera
     if not copied.serves(tensors, wanted):
         key = ("rewritten", y.ref(), *(t.ref() for t in tensors))
         copied = call_memo.memoized(key, lambda: _copied(y, ops, tensors))
-    copied.check(ops)
+    copied.check(ops, twice)
     return copied.tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fault:
+    """What is at fault in TensorFlow: the op type with what, and whether at once or only twice."""
+
+    text: str
+    first: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,17 +77,18 @@ class _Copied:
     tensor: tf.Tensor
     replaced: frozenset[tuple]
     made: frozenset[tuple]
-    kept: dict[tuple, str]
+    kept: dict[tuple, _Fault]
 
     def serves(self, tensors: Sequence[tf.Tensor], wanted: frozenset[tuple]) -> bool:
-        """Returns whether the copy depends on the tensors themselves, all that is wanted replaced."""
+        """Returns whether all that is wanted is replaced, and the tensors are not copied."""
         return wanted <= self.replaced and self.made.isdisjoint(map(subgraph.key_of, tensors))
 
-    def check(self, ops: Sequence[tf.Operation]) -> None:
+    def check(self, ops: Sequence[tf.Operation], twice: bool) -> None:
         """Raises if one of the ops could not be copied and passes on a wrong derivative."""
         for op in ops:
-            if self.kept.get(_key(op)):
-                raise _cannot_copy(op, self.kept[_key(op)])
+            fault = self.kept.get(_key(op))
+            if fault is not None and (fault.first or twice):
+                raise _cannot_copy(op, fault)
 
 
 def _key(op: tf.Operation) -> tuple[int, str]:
@@ -127,9 +143,9 @@ class _Copy:
         self._made: dict[tuple, tf.Tensor] = {}
         self._outer = subgraph.OuterTensors()
         # What replaced ops were at fault for, by the tensors that depend on them.
-        self._faults: dict[tuple, str] = {}
+        self._faults: dict[tuple, _Fault] = {}
         # The same by the ops that were not copied, for they may run only once.
-        self.kept: dict[tuple, str] = {}
+        self.kept: dict[tuple, _Fault] = {}
 
     @property
     def made(self) -> frozenset[tuple]:
@@ -148,14 +164,15 @@ class _Copy:
         inner_faults = _faults_within(op, given)
         if not (is_changed or replacement or inner_faults):
             return
-        faults = [self._faults.get(subgraph.key_of(t), "") for t in op.inputs] + inner_faults
+        keys = map(subgraph.key_of, op.inputs)
+        faults = [*(self._faults[key] for key in keys if key in self._faults), *inner_faults]
+        if replacement is not None:
+            faults.append(_fault_of(op, replacement))
+        fault = max(faults, key=lambda fault: fault.first, default=None)
         if replacement is None and bodies.runs_once(op):
-            self.kept[_key(op)] = next((f for f in faults if f), "")
+            self.kept |= {_key(op): fault} if fault else {}
             return
-        if replacement and replacement.first:
-            faults.append(f"of {op.type} {replacement.fault}")
         self._put(op, _made_anew(op, inputs, given))
-        fault = next((f for f in faults if f), "")
         self._faults |= {subgraph.key_of(t): fault for t in op.outputs if fault}
 
     def whole(self, body: bodies.Inner, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -182,7 +199,7 @@ def _made_anew(
         replacement = table.replacement_of(op, given)
         if replacement is not None:
             return replacement.build(op, inputs)
-        if op.type in _CALLS or _faults_within(op, given, first=False):
+        if op.type in _CALLS or _faults_within(op, given):
             return _called(op, inputs, bodies.inner(op, given))
         return tf_internals.copy_of(op, inputs)
 
@@ -234,22 +251,25 @@ def _limit(inputs: Sequence[tf.Tensor]) -> int | None:
     return int(limit) if known and limit >= 0 else None
 
 
-def _faults_within(op: tf.Operation, given: Sequence[bool], first: bool = True) -> list[str]:
-    """Returns the faults of ops in the bodies that an op calls; of all orders unless `first`."""
+def _faults_within(op: tf.Operation, given: Sequence[bool]) -> list[_Fault]:
+    """Returns the faults of ops in the bodies that an op calls."""
     found = []
     for each in bodies.inner(op, given):
         for part, reached in bodies.walk(each.ops, each.reached):
             replacement = table.replacement_of(part, reached)
             if replacement is not None:
-                known = replacement.first or not first
-                found.append(f"of {part.type} {replacement.fault}" if known else "")
+                found.append(_fault_of(part, replacement))
     return found
 
 
-def _cannot_copy(op: tf.Operation, fault: str) -> errors.UnsupportedError:
+def _fault_of(op: tf.Operation, replacement: Replacement) -> _Fault:
+    return _Fault(f"of {op.type} {replacement.fault}", replacement.first)
+
+
+def _cannot_copy(op: tf.Operation, fault: _Fault) -> errors.UnsupportedError:
     return errors.UnsupportedError(
         f"op {op.name!r} of type {op.type}, between x and y, may run only once, as it draws or "
-        f"writes something, and cannot be copied: TensorFlow's derivative is at fault, as {fault}. "
-        "Keep random draws and assignments apart from that op, or pass what was drawn as an "
-        "argument."
+        f"writes something, and cannot be copied: TensorFlow's derivative is at fault, as "
+        f"{fault.text}. Keep random draws and assignments apart from that op, or pass what was "
+        "drawn as an argument."
     )

@@ -30,9 +30,13 @@ def _stitched(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 
 def _may_repeat(op: tf.Operation, given: Sequence[bool]) -> bool:
     indices = op.inputs[: len(op.inputs) // 2]
-    makers = {t.op.name for t in indices if t.op.type == "DynamicPartition"}
-    if len(makers) == 1 and all(t.op.type == "DynamicPartition" for t in indices):
-        return False  # what was taken apart is put together again
+    parts = {t.ref() for t in indices if t.op.type == "DynamicPartition"}
+    makers = {t.op.name: t.op for t in indices}
+    if len(parts) == len(indices) and len(makers) == 1:
+        # What was taken apart is put together again.
+        (maker,) = makers.values()
+        data = maker.inputs[0]
+        return data.op.type != "Range" and _repeats([tf.get_static_value(data)])
     return _repeats([tf.get_static_value(t) for t in indices])
 
 
@@ -64,9 +68,48 @@ def _is_mended(op: tf.Operation, given: Sequence[bool]) -> bool:
     return known or _repeats([tf.get_static_value(op.inputs[1])])
 
 
+def _updated(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Puts numbers of updates, and takes the updates that have them: the last one stays."""
+    tensor, indices, updates = inputs
+    depth = indices.shape[-1]
+    lead = tf.shape(indices)[:-1]
+    count = tf.reduce_prod(lead)
+    places = tf.tensor_scatter_nd_update(
+        tf.fill(tf.shape(tensor)[:depth], -1), indices, tf.reshape(tf.range(count), lead)
+    )
+    rest = tf.shape(tensor)[depth:]
+    rows = tf.reshape(updates, tf.concat([[count], rest], 0))
+    taken = tf.gather(rows, tf.maximum(places, 0)) if updates.shape.num_elements() != 0 else tensor
+    ones = tf.ones(tf.shape(rest), tf.int32)
+    is_put = tf.reshape(places >= 0, tf.concat([tf.shape(places), ones], 0))
+    return [tf.where(is_put, taken, tensor)]
+
+
+def _may_update_twice(op: tf.Operation, given: Sequence[bool]) -> bool:
+    indices = op.inputs[1].shape
+    if indices.rank is None or indices[-1] is None:
+        return False
+    value = tf.get_static_value(op.inputs[1])
+    if value is None:
+        return True
+    flat = value.reshape(-1, indices[-1])
+    return len(np.unique(flat, axis=0)) < len(flat)
+
+
+def _padded(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    x, edges, value = inputs
+    return [tf.pad(x - value, edges) + value]
+
+
+def _by_value(op: tf.Operation, given: Sequence[bool]) -> bool:
+    return given[2]
+
+
 _OVERWRITTEN = "what is overwritten by another entry has a derivative all the same"
 TABLE = {
     "DynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
+    "PadV2": Replacement(_padded, "the derivative by constant_values is missing", _by_value),
+    "TensorScatterUpdate": Replacement(_updated, _OVERWRITTEN, _may_update_twice),
     "ParallelDynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
     "TensorListGather": Replacement(
         _gathered, "of an element that is taken twice one derivative is lost", _is_mended

@@ -63,15 +63,17 @@ def _is_complex(op: tf.Operation, given: Sequence[bool]) -> bool:
 
 
 def _power(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns x ** 0 or x ** 1, broadcast as the exponent has it."""
+    """Chooses one for x ** 0 and x for x ** 1, where the formula multiplies zero by infinity."""
     x, exponent = inputs
-    found = tf.ones_like(x) if np.all(tf.get_static_value(exponent) == 0) else x
-    return [tf.broadcast_to(found, tf.shape(op.outputs[0]))]
+    ones = tf.ones([], x.dtype)
+    is_trivial = (exponent == 0) | (exponent == 1)
+    power = tf.pow(tf.where(is_trivial, ones, x), exponent)
+    return [tf.where(exponent == 0, ones, tf.where(exponent == 1, x, power))]
 
 
-def _is_trivial_power(op: tf.Operation, given: Sequence[bool]) -> bool:
+def _may_be_trivial_power(op: tf.Operation, given: Sequence[bool]) -> bool:
     exponent = tf.get_static_value(op.inputs[1])
-    return exponent is not None and exponent.size == 1 and exponent.item() in (0, 1)
+    return not given[1] and (exponent is None or bool(np.isin(exponent, (0, 1)).any()))
 
 
 @tf.custom_gradient
@@ -128,7 +130,7 @@ TABLE = {
         _multiplied, "the derivative of complex numbers is not conjugated", _is_complex
     ),
     "Pow": Replacement(
-        _power, "derivatives of x ** 0 and x ** 1 at zero are NaN", _is_trivial_power
+        _power, "derivatives of x ** 0 and x ** 1 at zero are NaN", _may_be_trivial_power
     ),
     "SquaredDifference": Replacement(
         _squared_difference, "the derivative of complex numbers is not conjugated", _is_complex

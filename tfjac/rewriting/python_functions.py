@@ -12,7 +12,8 @@ from tfjac.rewriting.replacement import Replacement
 
 
 def _is_to_be_had(op: tf.Operation, given: Sequence[bool]) -> bool:
-    return tf_internals.python_function_of(op) is not None
+    has_complex = any(t.dtype.is_complex for t in (*op.inputs, *op.outputs))
+    return not has_complex and tf_internals.python_function_of(op) is not None
 
 
 def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -32,7 +33,9 @@ def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Ten
             for n, i in enumerate(sources):
                 parts = [
                     tf.linalg.matvec(
-                        jacobians[n][m], tf.reshape(cotangents[o], [-1]), transpose_a=True
+                        jacobians[n][m],
+                        tf.cast(tf.reshape(cotangents[o], [-1]), given[i].dtype),
+                        transpose_a=True,
                     )
                     for m, o in enumerate(targets)
                 ]
@@ -49,18 +52,30 @@ def _jacobians(
 ) -> list[list[tf.Tensor]]:
     """Returns, for each source, the matrices of all targets by it, each of one dtype with it."""
     tf_internals.python_function_of(op).set_support_graph_mode_gradient()
-    token = op.get_attr("token")
+    token, name = op.get_attr("token"), op.name
 
-    def taken():
+    def taken() -> list[np.ndarray]:
         tape, given, outputs = tf_internals.tape_of_python_function(token)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         with tape:
             rows = [tf.reshape(outputs[o], [-1]) for o in targets]
-            rows = tf.concat([tf.cast(r, rows[0].dtype) for r in rows], 0)
-        found = tape.jacobian(rows, [given[i] for i in sources], unconnected_gradients="zero")
+            wide = max((r.dtype for r in rows), key=lambda dtype: dtype.size)
+            rows = tf.concat([tf.cast(r, wide) for r in rows], 0)
+        found = tape.jacobian(rows, [given[i] for i in sources])
+        if not any(j is not None for j in found):
+            raise ValueError(
+                f"the function of tf.py_function at op {name!r} gives nothing that TensorFlow "
+                "computed from its arguments, as where it goes through NumPy: there is no "
+                "derivative. Wrap it in tf.custom_gradient."
+            )
         sizes = [int(tf.size(outputs[o])) for o in targets]
-        whole = [tf.reshape(j, [sum(sizes), -1]) for j in found]
-        return [part for j in whole for part in np.split(j.numpy(), np.cumsum(sizes)[:-1])]
+        whole = [
+            np.zeros([sum(sizes), int(tf.size(given[i]))], given[i].dtype.as_numpy_dtype)
+            if j is None
+            else tf.reshape(j, [sum(sizes), -1]).numpy()
+            for i, j in zip(sources, found)
+        ]
+        return [part for j in whole for part in np.split(j, np.cumsum(sizes)[:-1])]
 
     dtypes = [op.inputs[i].dtype for i in sources for _ in targets]
     with tf.control_dependencies(list(op.outputs)):
@@ -71,6 +86,9 @@ def _jacobians(
 
 TABLE = {
     "EagerPyFunc": Replacement(
-        _with_jacobian, "its gradient can be run once for each run of the function", _is_to_be_had
+        _with_jacobian,
+        "its gradient can be run once for each run of the function",
+        _is_to_be_had,
+        first=False,  # it is right where it runs
     ),
 }

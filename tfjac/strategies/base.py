@@ -184,11 +184,42 @@ _UNKNOWN_PASSES = 100
 # of its own for some says so by its attribute `mends`.
 WRONG_GRADIENTS = {"Cumprod": "at zeros"}
 
-_BATCHED_PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
+# Batched products of matrices, and what has them in its gradient.
+_BATCHED_PRODUCTS = frozenset(
+    {
+        "BandedTriangularSolve",
+        "BatchMatMul",
+        "BatchMatMulV2",
+        "BatchMatMulV3",
+        "Cholesky",
+        "CholeskyGrad",
+        "Eig",
+        "LogMatrixDeterminant",
+        "Lu",
+        "MatrixDeterminant",
+        "MatrixExponential",
+        "MatrixInverse",
+        "MatrixLogarithm",
+        "MatrixSolve",
+        "MatrixSolveLs",
+        "MatrixSquareRoot",
+        "MatrixTriangularSolve",
+        "Qr",
+        "SelfAdjointEigV2",
+        "Svd",
+    }
+)
 _ONEDNN_TYPES = frozenset(t.as_datatype_enum for t in (tf.bfloat16, tf.float16, tf.float32))
 _LOOPS = frozenset({"StatelessWhile", "While"})
 # Of which a vectorized map mixes up elements of a list, in TensorFlow 2.21.
-_NOT_MAPPED = frozenset({"TensorListGather", "TensorListScatter", "TensorListScatterV2"})
+_NOT_MAPPED = frozenset(
+    {
+        "TensorListGather",
+        "TensorListScatter",
+        "TensorListScatterIntoExistingList",
+        "TensorListScatterV2",
+    }
+)
 
 
 class Strategy(Protocol):
@@ -344,6 +375,7 @@ def _may_be_one_example(op: tf.Operation) -> bool:
     return any(
         t.shape.rank is None or (t.shape.rank == 3 and t.shape[:1] in ([1], [None]))
         for t in op.inputs
+        if t.dtype == op.inputs[0].dtype
     )
 
 
