@@ -64,7 +64,8 @@ KNOWN_UPSTREAM: dict[int, np.ndarray | str] = {
 
 # Of these, what strategies make right by a rule of their own: number -> strategies.
 MENDED: dict[int, set[str]] = {
-    **dict.fromkeys((26, 27, 29), {"auto", "cross_country"}),
+    **dict.fromkeys((26, 27), set(tfjac.strategies.names())),
+    29: {"auto", "cross_country"},
 }
 
 # Cases whose function cannot be built in a tf.Graph that runs in a Session: number -> reason.

@@ -42,11 +42,52 @@ ASKED_WITHIN = {
     "a tensor without examples",
 }
 # Raised for the code that asked, which turns them into a strategy's reason or a line of a report.
-ANSWERS = {"Refused", "_Refused", "Failed", "LeftOut", "NotTaken"}
+ANSWERS = {"Refused", "_Refused", "Failed", "LeftOut", "NotTaken", "NotTaped"}
 
 
 def spread(*shape):
     return np.linspace(0.3, 1.7, int(np.prod(shape))).reshape(shape)
+
+
+def by_a_gather_of_a_list(x):
+    elements = tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=[2])
+    with tf.GradientTape() as tape:
+        tape.watch(elements)
+        y = tf.raw_ops.TensorListGather(
+            input_handle=elements, indices=[1], element_shape=[2], element_dtype=tf.float32
+        )
+    return tf.raw_ops.TensorListStack(
+        input_handle=tape.gradient(y, elements, x[:1]),
+        element_shape=[2],
+        element_dtype=tf.float32,
+    )
+
+
+def drawn_beside_cumprod():
+    @tf.function
+    def inner(x):
+        return tf.math.cumprod(x) * tf.random.uniform([2, 2])
+
+    return in_function(lambda x: tfjac.jacobian(inner(x), x), X)
+
+
+def singular(strategy):
+    return lambda: tfjac.prepare(tf.linalg.det, strategy=strategy)(tf.ones([4, 4]))
+
+
+def drawn_again():
+    drop = tf.recompute_grad(lambda x: tf.nn.dropout(x, 0.5))
+    return in_function(lambda x: tfjac.jacobian(drop(x), x), X)
+
+
+def ctc_twice():
+    def loss(x):
+        labels, lengths = tf.constant([[1, 1]]), tf.constant([2])
+        return tf.reduce_sum(
+            tf.nn.ctc_loss(labels, x[:, tf.newaxis], lengths, lengths + 1, blank_index=0)
+        )
+
+    return in_function(lambda x: tfjac.hessian(loss(x), x), tf.ones([3, 2]))
 
 
 def unknown_sizes():
@@ -169,6 +210,21 @@ def pool_as_large(x):
 
 
 CASES = {
+    "derivative missing by an input": (
+        in_function(lambda x: tfjac.jacobian(tf.math.zeta(x, 2.0), x), X),
+        tfjac.errors.NotDifferentiableError,
+    ),
+    "derivative that is wrong": (
+        in_function(
+            lambda x: tfjac.jacobian(tf.math.real(tf.linalg.sqrtm(tf.complex(x, x))), x), X
+        ),
+        tfjac.errors.NotDifferentiableError,
+    ),
+    "derivative that cannot be run": (ctc_twice(), tfjac.errors.NotDifferentiableError),
+    "gradient that draws again": (drawn_again(), tfjac.errors.NotDifferentiableError),
+    "op at fault that may run once": (drawn_beside_cumprod(), tfjac.errors.UnsupportedError),
+    "strategy that fails when it runs": (singular("unstack"), tfjac.errors.UnsupportedError),
+    "the next one after it": (singular("auto"), tfjac.errors.StrategyFallbackWarning),
     "target that is a value, in a function": (
         in_function(lambda x: tfjac.jacobian(X, x), X),
         tfjac.errors.InvalidTypeError,
@@ -426,7 +482,12 @@ CASES |= {name: (provoke, kind) for name, (provoke, kind, _) in BAD_ARGUMENTS.it
 # Why a strategy would not build: (strategy, a function of a tensor, the tensor).
 REASONS = {
     "rows not known": ("unstack", lambda x: tf.boolean_mask(x, x > 0.0), X),
-    "gradient that is differentiated once": ("forward", tf.nn.softsign, X),
+    "gradient that is differentiated once": (
+        "forward",
+        tf.quantization.fake_quant_with_min_max_args,
+        X,
+    ),
+    "elements of a list": ("vectorized", by_a_gather_of_a_list, X),
     "empty segments": ("forward", lambda x: tf.math.segment_max(x, [0, 1]), X),
     "pooling as large as its input": (
         "forward",

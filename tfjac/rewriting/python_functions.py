@@ -11,6 +11,10 @@ from tfjac import tf_internals
 from tfjac.rewriting.replacement import Replacement
 
 
+class NotTaped(ValueError):
+    """Says, when the graph runs, that a Python function left TensorFlow."""
+
+
 def _is_to_be_had(op: tf.Operation, given: Sequence[bool]) -> bool:
     has_complex = any(t.dtype.is_complex for t in (*op.inputs, *op.outputs))
     return not has_complex and tf_internals.python_function_of(op) is not None
@@ -63,7 +67,7 @@ def _jacobians(
             rows = tf.concat([tf.cast(r, wide) for r in rows], 0)
         found = tape.jacobian(rows, [given[i] for i in sources])
         if not any(j is not None for j in found):
-            raise ValueError(
+            raise NotTaped(
                 f"the function of tf.py_function at op {name!r} gives nothing that TensorFlow "
                 "computed from its arguments, as where it goes through NumPy: there is no "
                 "derivative. Wrap it in tf.custom_gradient."
