@@ -18,6 +18,7 @@ ROOT = pathlib.Path(tfjac.__file__).parent
 # Each module imports modules of earlier rows only.
 LAYERS = [
     {"errors"},
+    {"fallback"},
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
     | {"accumulation.factors", "accumulation.bracketing"},
     {"accumulation.contraction"},

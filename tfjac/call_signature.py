@@ -278,3 +278,28 @@ def _hashable(fixed: Any) -> Hashable:
             )
         ) from None
     return fixed
+
+
+def any_symbolic(args, kwargs) -> bool:
+    """Returns whether any tensor among the arguments is one of a graph."""
+    return any(
+        tf.is_symbolic_tensor(leaf)
+        for leaf in tf.nest.flatten((args, kwargs), expand_composites=True)
+        if tf.is_tensor(leaf)
+    )
+
+
+def as_graph_tensor(y: Any) -> Any:
+    """Returns `y` as a tensor of the graph: a function may return a constant from outside it."""
+    if nests.is_opened(y):
+        return tf.nest.map_structure(_as_graph_tensor, y, expand_composites=True)
+    if sources_lib.is_composite(y):
+        return y  # the graph functions say what they think of it
+    if y is None:
+        raise errors.InvalidTypeError(
+            errors.message(
+                "fn", "a function that returns tensors", "None", "Return the target from it."
+            )
+        )
+    y = tf.convert_to_tensor(y)
+    return y if tf.is_symbolic_tensor(y) else tf.identity(y)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,10 +13,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac import autotune as autotune_lib
-from tfjac import errors, function_cache, jacobians, nests, planning, tf_internals
+from tfjac import errors, fallback, function_cache, jacobians, planning, tf_internals
 from tfjac import options as options_lib
-from tfjac.call_signature import Call, InputSignature
-from tfjac.graph import sources as sources_lib
+from tfjac.call_signature import Call, InputSignature, any_symbolic, as_graph_tensor
 from tfjac.options import Options
 from tfjac.problems import Nested
 from tfjac.strategies import Strategy
@@ -115,10 +113,6 @@ def prepare(
     )
     options.check()
     return JacobianFunction(fn, options)
-
-
-# What is raised where a kernel, or XLA, cannot serve a graph that was built.
-_FAILS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
 
 
 class _Built(NamedTuple):
@@ -233,7 +227,7 @@ class JacobianFunction:
         if tf.executing_eagerly():
             return self._run_eagerly(args, kwargs, with_value)
         graph = tf.compat.v1.get_default_graph()
-        if not tf_internals.is_function_graph(graph) and not _any_symbolic(args, kwargs):
+        if not tf_internals.is_function_graph(graph) and not any_symbolic(args, kwargs):
             # Values given while some tf.Graph happens to be the default one: values come back.
             with tf_internals.eager_mode():
                 return self._run_eagerly(args, kwargs, with_value)
@@ -256,7 +250,7 @@ class JacobianFunction:
                 except tf.errors.ResourceExhaustedError:
                     if built.at_once < 2:
                         raise
-                except _FAILS as error:
+                except fallback.FAILS as error:
                     built = self._next_best(call, with_value, built, error)
                     self._cache.put(key, built)
                     continue
@@ -275,26 +269,16 @@ class JacobianFunction:
     ) -> _Built:
         """Returns what the next best strategy builds where one fails when it runs, or raises."""
         self._check_value_runs(call)
-        tried = built.tried or (self._options.strategy,)
-        plans = self._plans(call)
-        names = planning.best(plans, len(plans[0].answers)) if plans else []
-        if self._options.strategy == planning.AUTO and not built.tried:
-            tried = tuple(names[:1])
-        left = [n for n in names if n not in tried and self._options.strategy == planning.AUTO]
-        said = _said(error)
-        if not left:
-            raise errors.UnsupportedError(
-                f"the function runs, but its Jacobian by {tried[-1]} fails when it runs: {said}. "
-                "An op has no kernel for it here, or none at these values. Use another strategy, "
-                "dtype or device."
-            ) from error
-        warnings.warn(
-            f"{tried[-1]} fails when it runs ({said}); {left[0]} is tried",
-            errors.StrategyFallbackWarning,
-            stacklevel=5,
-        )
-        options = dataclasses.replace(self._options, strategy=left[0], autotune=False)
-        return self._with(call, with_value, options)._replace(tried=(*tried, left[0]))
+        chosen = self._options.strategy
+        if chosen == planning.AUTO:
+            plans = self._plans(call)
+            names = planning.best(plans, len(plans[0].answers))
+        else:
+            names = [getattr(chosen, "name", chosen)]
+        tried = built.tried or tuple(names[:1])
+        name = fallback.next_strategy(tried, names, error, stacklevel=5)
+        options = dataclasses.replace(self._options, strategy=name, autotune=False)
+        return self._with(call, with_value, options)._replace(tried=(*tried, name))
 
     def _check_value_runs(self, call: Call) -> None:
         """Raises what the function itself raises at these arguments, if it does."""
@@ -395,7 +379,7 @@ class JacobianFunction:
         """Returns what the function gives for `tensors`, and its arguments made of them."""
         args, kwargs = call.rebuild(tensors)
         ys = tf_internals.converted_by_autograph(self._fn)(*args, **kwargs)
-        return tf.nest.map_structure(_as_graph_tensor, ys), args
+        return tf.nest.map_structure(as_graph_tensor, ys), args
 
     def _call(self, args, kwargs) -> Call:
         argnums, signature = self._options.argnums, self._options.input_signature
@@ -416,35 +400,3 @@ class JacobianFunction:
             return contextlib.nullcontext()
         options_lib.check_device(device)
         return tf.device(device)
-
-
-def _said(error: tf.errors.OpError) -> str:
-    """Returns what a kernel says, without the stack before it and the node's name after it."""
-    lines = itertools.takewhile(
-        lambda line: not line.strip().startswith("[["), str(error).strip().splitlines()
-    )
-    return [line.strip() for line in lines if line.strip()][-1]
-
-
-def _as_graph_tensor(y: Any) -> Any:
-    """Returns `y` as a tensor of the graph: a function may return a constant from outside it."""
-    if nests.is_opened(y):
-        return tf.nest.map_structure(_as_graph_tensor, y, expand_composites=True)
-    if sources_lib.is_composite(y):
-        return y  # the graph functions say what they think of it
-    if y is None:
-        raise errors.InvalidTypeError(
-            errors.message(
-                "fn", "a function that returns tensors", "None", "Return the target from it."
-            )
-        )
-    y = tf.convert_to_tensor(y)
-    return y if tf.is_symbolic_tensor(y) else tf.identity(y)
-
-
-def _any_symbolic(args, kwargs) -> bool:
-    return any(
-        tf.is_symbolic_tensor(leaf)
-        for leaf in tf.nest.flatten((args, kwargs), expand_composites=True)
-        if tf.is_tensor(leaf)
-    )
