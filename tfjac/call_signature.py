@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfjac import errors, nests
 from tfjac.graph import sources
+from tfjac.graph import sources as sources_lib
 
 _ARRAYS = (tf.Tensor, np.ndarray, np.generic, tf.Variable)
 _OBJECTS = (
@@ -292,7 +293,7 @@ def any_symbolic(args, kwargs) -> bool:
 def as_graph_tensor(y: Any) -> Any:
     """Returns `y` as a tensor of the graph: a function may return a constant from outside it."""
     if nests.is_opened(y):
-        return tf.nest.map_structure(_as_graph_tensor, y, expand_composites=True)
+        return tf.nest.map_structure(as_graph_tensor, y, expand_composites=True)
     if sources_lib.is_composite(y):
         return y  # the graph functions say what they think of it
     if y is None:

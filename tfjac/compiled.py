@@ -270,11 +270,9 @@ class JacobianFunction:
         """Returns what the next best strategy builds where one fails when it runs, or raises."""
         self._check_value_runs(call)
         chosen = self._options.strategy
+        names = [getattr(chosen, "name", chosen)]
         if chosen == planning.AUTO:
-            plans = self._plans(call)
-            names = planning.best(plans, len(plans[0].answers))
-        else:
-            names = [getattr(chosen, "name", chosen)]
+            names = planning.best(self._plans(call), len(planning.STRATEGIES))
         tried = built.tried or tuple(names[:1])
         name = fallback.next_strategy(tried, names, error, stacklevel=5)
         options = dataclasses.replace(self._options, strategy=name, autotune=False)
