@@ -32,7 +32,8 @@ LAYERS = [
     {"graph.lengths"},
     {"graph.naming"},
     {"graph.states"},
-    {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies", "coverage"},
+    {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies", "coverage"}
+    | {"graph.handles"},
     {"graph.missing", "rewriting", "rewriting.replacement"},
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
     | {"rewriting.indices", "rewriting.normalization"}

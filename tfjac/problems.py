@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac import errors, tf_internals
-from tfjac.graph import missing
+from tfjac.graph import handles, missing
 from tfjac.graph import sources as sources_lib
 from tfjac.rewriting import copies
 from tfjac.strategies import Problem, Source
@@ -54,6 +54,7 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
     compiled = tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph())
     found = Problem(y, tuple(sources.values()), int(batch), compiled)
     tensors = [t for source in found.sources for t in source.tensors]
+    handles.restore(found.ops)
     right = copies.rewritten(y, tensors, found.ops)
     if right is not y:
         found = dataclasses.replace(found, y=right, asked=y)
