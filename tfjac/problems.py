@@ -45,14 +45,8 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
 
     Its target is a copy of `y` where an op on the way has wrong derivatives in TensorFlow.
     """
-    sources: dict[Any, Source] = {}
-    for x in xs:
-        source = sources_lib.as_source(x, y)
-        sources.setdefault(source.value.ref(), source)
-    if batch:
-        _check_example_axes(y, sources.values())
     compiled = tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph())
-    found = Problem(y, tuple(sources.values()), int(batch), compiled)
+    found = Problem(y, _sources(y, xs, batch), int(batch), compiled)
     tensors = [t for source in found.sources for t in source.tensors]
     handles.restore(found.ops)
     right = copies.rewritten(y, tensors, found.ops)
@@ -60,6 +54,23 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> Problem:
         found = dataclasses.replace(found, y=right, asked=y)
     missing.check_differentiable(tensors, found.ops)
     return found
+
+
+def source_to_read(y: tf.Tensor, x: Any) -> Source:
+    """Returns the source of which the way to `y` is to be read, or raises; adds no op."""
+    found = Problem(y, _sources(y, [x], False))
+    missing.check_differentiable(found.sources[0].tensors, found.ops)
+    return found.sources[0]
+
+
+def _sources(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> tuple[Source, ...]:
+    sources: dict[Any, Source] = {}
+    for x in xs:
+        source = sources_lib.as_source(x, y)
+        sources.setdefault(source.value.ref(), source)
+    if batch:
+        _check_example_axes(y, sources.values())
+    return tuple(sources.values())
 
 
 def check_real(wanted: Problem) -> None:
