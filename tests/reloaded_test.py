@@ -55,7 +55,7 @@ def case(request, tmp_path_factory):
         return _with_jacobians(model.serve, folder)
     model = _heads(getattr(tf.keras.layers, request.param))
     model.export(folder, verbose=False)
-    return _with_jacobians(model, folder)
+    return _with_jacobians(tf.function(model, autograph=False), folder)
 
 
 def _with_jacobians(fn, folder):
