@@ -398,3 +398,55 @@ def test_a_loop_is_converted_once_to_the_same_graph(monkeypatch):
 
 def test_numpy_knows_the_dtypes_of_the_tests():
     assert np.dtype(tf.bfloat16.as_numpy_dtype).itemsize == 2
+
+
+def _loaded_loop(folder):
+    module = tf.Module()
+    module.weight = tf.Variable([[2.0]])
+    module.run = tf.function(
+        lambda x: tf.while_loop(
+            lambda i, _: i < 2, lambda i, x: (i + 1, x @ module.weight), [0, x]
+        ),
+        input_signature=[tf.TensorSpec([None, 1])],
+        autograph=False,
+    )
+    tf.saved_model.save(module, folder)
+    loaded = tf.saved_model.load(folder)
+    graph = tf.function(lambda x: loaded.run(x)).get_concrete_function(tf.ones([1, 1])).graph
+    waiting = list(graph.get_operations())
+    while waiting:
+        op = waiting.pop()
+        if op.type == "While":
+            return op, loaded
+        found = subgraph.bodies(op)
+        waiting += found.graphs[0].get_operations() if found else []
+    raise AssertionError("no loop")
+
+
+def test_a_loop_that_was_loaded_lacks_what_tracing_it_notes(tmp_path):
+    """Needed by graph.handles."""
+    op, _ = _loaded_loop(str(tmp_path))
+    (handle,) = (t for t in op.outputs if t.dtype == tf.resource)
+    assert not tf_internals.held_by(handle)
+    tf_internals.note_held(handle, op.inputs[handle.value_index])
+    assert (
+        tf_internals.held_by(handle) == tf_internals.held_by(op.inputs[handle.value_index]) != b""
+    )
+    known = tf_internals.body_of(op, "body")
+    made = tf_internals.body_to_differentiate(op, "body")
+    assert [o.name for o in made.get_operations()] == [o.name for o in known.get_operations()]
+    assert tf_internals.body_to_differentiate(op, "body") is None
+
+
+def test_a_loop_that_was_traced_keeps_the_graph_that_is_differentiated():
+    """Needed by graph.handles."""
+
+    @tf.function(autograph=False)
+    def traced(x):
+        y = tf.while_loop(lambda x: x[0] < 2.0, lambda x: [2.0 * x], [x])[0]
+        (op,) = (op for op in y.graph.get_operations() if "While" in op.type)
+        for attribute in ("body", "cond"):
+            assert tf_internals.body_to_differentiate(op, attribute) is None
+        return y
+
+    traced.get_concrete_function(tf.TensorSpec([1]))

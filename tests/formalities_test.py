@@ -35,7 +35,7 @@ LAYERS = [
     {"graph.naming"},
     {"graph.states"},
     {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies"}
-    | {"graph.paths", "coverage"},
+    | {"graph.handles", "graph.paths", "coverage"},
     {"graph.missing", "rewriting", "rewriting.replacement"},
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
     | {"rewriting.indices", "rewriting.normalization"}

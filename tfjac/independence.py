@@ -66,7 +66,7 @@ def explain_dependence(y: tf.Tensor, x: tf.Tensor) -> Dependence:
       op 'mean' of type Mean mixes entries along the axis that numbers the examples
     """
     with problems.building([y], "y", "explain_dependence") as (target,):
-        (source,) = problems.problem(target, [x], batch=False).sources
+        source = problems.source_to_read(target, x)
         for argument, tensor in (("y", target), ("x", source.value)):
             if isinstance(tensor, tf.Variable) or tensor.shape.rank == 0:
                 raise errors.InvalidValueError(

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac import call_memo, errors, tf_internals
-from tfjac.graph import missing
+from tfjac.graph import handles, missing
 from tfjac.graph import sources as sources_lib
 from tfjac.rewriting import copies
 from tfjac.strategies import Problem, Source
@@ -47,20 +47,32 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool, twice: bool = False) -
     Its target is a copy of `y` where an op on the way has wrong derivatives in TensorFlow; `twice`
     says that second ones are wanted.
     """
+    compiled = tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph())
+    found = Problem(y, _sources(y, xs, batch), int(batch), compiled)
+    tensors = [t for source in found.sources for t in source.tensors]
+    handles.restore(found.ops)
+    right = copies.rewritten(y, tensors, found.ops, twice)
+    if right is not y:
+        found = dataclasses.replace(found, y=right, asked=y)
+    missing.check_differentiable(tensors, found.ops)
+    return found
+
+
+def source_to_read(y: tf.Tensor, x: Any) -> Source:
+    """Returns the source of which the way to `y` is to be read, or raises; adds no op."""
+    found = Problem(y, _sources(y, [x], False))
+    missing.check_differentiable(found.sources[0].tensors, found.ops)
+    return found.sources[0]
+
+
+def _sources(y: tf.Tensor, xs: Sequence[Any], batch: bool) -> tuple[Source, ...]:
     sources: dict[Any, Source] = {}
     for x in xs:
         source = sources_lib.as_source(x, y)
         sources.setdefault(source.value.ref(), source)
     if batch:
         _check_example_axes(y, sources.values())
-    compiled = tf_internals.is_compiled_by_xla(tf.compat.v1.get_default_graph())
-    found = Problem(y, tuple(sources.values()), int(batch), compiled)
-    tensors = [t for source in found.sources for t in source.tensors]
-    right = copies.rewritten(y, tensors, found.ops, twice)
-    if right is not y:
-        found = dataclasses.replace(found, y=right, asked=y)
-    missing.check_differentiable(tensors, found.ops)
-    return found
+    return tuple(sources.values())
 
 
 def check_real(wanted: Problem) -> None:

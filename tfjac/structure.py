@@ -41,7 +41,7 @@ def jacobian_sparsity(y: tf.Tensor, x: tf.Tensor) -> sparsity.SparsityPattern:
        [0 1 1]]
     """
     with problems.building([y], "y", "jacobian_sparsity") as (target,):
-        (source,) = problems.problem(target, [x], batch=False).sources
+        source = problems.source_to_read(target, x)
         for argument, tensor in (("y", target), ("x", source.value)):
             if isinstance(tensor, tf.Variable) or not tensor.shape.is_fully_defined():
                 raise errors.InvalidValueError(

@@ -1,9 +1,7 @@
 """Linear maps of a graph (J and its adjoint) and how to apply one to every unit vector.
 
 A pullback or pushforward is traced once into a function, and that function is called for each row
-or column. Besides being quicker to build, this is what makes several passes safe: a second
-`tf.gradients` by the same y raises where a loop inside a reloaded function was already
-differentiated (TensorFlow 2.21).
+or column, which is quicker to build than a `tf.gradients` each.
 """
 
 from __future__ import annotations

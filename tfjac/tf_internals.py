@@ -13,7 +13,12 @@ from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.framework import func_graph, op_def_registry, ops
-from tensorflow.python.ops import control_flow_util, script_ops
+from tensorflow.python.ops import (
+    control_flow_util,
+    control_flow_util_v2,
+    handle_data_util,
+    script_ops,
+)
 from tensorflow.python.ops.parallel_for import pfor
 
 
@@ -100,7 +105,12 @@ def bodies_of(op: tf.Operation, attribute: str) -> list[tf.Graph | None]:
 
 
 def _graph_of(op: tf.Operation, name: str) -> tf.Graph | None:
-    return getattr(op.graph._get_function(name), "graph", None)  # pylint: disable=protected-access
+    # The body of a loop that was loaded finds what it calls in the graph around it.
+    for graph in graph_and_outer_graphs(op.graph):
+        found = getattr(graph._get_function(name), "graph", None)  # pylint: disable=protected-access
+        if found is not None:
+            return found
+    return None
 
 
 def same_op(op: tf.Operation, inputs: Sequence[tf.Tensor], **dtypes: tf.DType) -> list[tf.Tensor]:
@@ -150,6 +160,35 @@ def _record(op: tf.Operation) -> None:
     with contextlib.suppress(LookupError):
         if ops.get_gradient_function(op) is not None:
             record_operation(op.type, op.outputs, op.inputs, backward)
+
+
+def held_by(handle: tf.Tensor) -> bytes:
+    """Returns the note of what a handle of a graph holds, empty where there is none."""
+    found = handle_data_util.get_handle_data(handle)
+    return found.SerializeToString() if found is not None and found.is_set else b""
+
+
+def note_held(handle: tf.Tensor, like: tf.Tensor) -> None:
+    """Notes that a handle of a graph holds the same as another; nothing where that has no note."""
+    handle_data_util.copy_handle_data(like, handle)
+
+
+def body_to_differentiate(op: tf.Operation, attribute: str) -> tf.Graph | None:
+    """Returns the graph that TensorFlow differentiates for a loop that was loaded, made now.
+
+    None where it is there already, as after a loop was traced or differentiated.
+
+    Args:
+      op: the loop.
+      attribute: "body" or "cond".
+    """
+    kept = f"_{attribute}_graph"
+    if getattr(op, kept, None) is not None:
+        return None
+    input_shapes = [tf.TensorShape(shape) for shape in op.get_attr("output_shapes")]
+    name = op.get_attr(attribute).name
+    setattr(op, kept, control_flow_util_v2.get_func_graph(op, input_shapes, name))
+    return getattr(op, kept)
 
 
 def is_stateful(op_type: str) -> bool:

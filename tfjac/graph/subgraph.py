@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfjac import graph_memo, tf_internals
 from tfjac.graph import stops
 
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 # Op types that call a function: TensorFlow adds outputs to them when it differentiates them.
 WITH_BODY = frozenset(
     {
@@ -64,7 +65,7 @@ class Bodies:
 
 def bodies(op: tf.Operation) -> Bodies | None:
     """Returns the functions that `op` calls; None for an op that calls none."""
-    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+    if op.type in CALLS:
         return Bodies((tf_internals.body_of(op, "f"),))
     if op.type in ("While", "StatelessWhile"):
         return Bodies((tf_internals.body_of(op, "body"),), repeats=True)
