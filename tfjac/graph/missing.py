@@ -45,6 +45,7 @@ def _has_several_diagonals(op: tf.Operation) -> bool:
 # Op types whose derivative in TensorFlow is wrong, or fails when the graph runs: where, and what.
 WRONG: dict[str, tuple[Callable[[tf.Operation], bool], str]] = {
     "BlockLSTMV2": (lambda op: bool(op.get_attr("use_peephole")), "with peepholes"),
+    "EagerPyFunc": (_is_complex, "of complex numbers, if it is differentiated again,"),
     "MatrixDiagV2": (_has_several_diagonals, "of several diagonals"),
     "MatrixSetDiagV2": (_has_several_diagonals, "of several diagonals"),
     "MatrixSquareRoot": (_is_complex, "of complex matrices"),

@@ -66,7 +66,8 @@ def _power(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Returns x ** 0 or x ** 1, broadcast as the exponent has it."""
     x, exponent = inputs
     found = tf.ones_like(x) if np.all(tf.get_static_value(exponent) == 0) else x
-    return [tf.broadcast_to(found, tf.shape(op.outputs[0]))]
+    shape = tf.broadcast_dynamic_shape(tf.shape(x), tf.shape(exponent))
+    return [tf.broadcast_to(found, shape)]
 
 
 def _is_trivial_power(op: tf.Operation, given: Sequence[bool]) -> bool:
@@ -74,56 +75,11 @@ def _is_trivial_power(op: tf.Operation, given: Sequence[bool]) -> bool:
     return exponent is not None and exponent.size == 1 and exponent.item() in (0, 1)
 
 
-@tf.custom_gradient
-def _bessel_i1(x: tf.Tensor):
-    def pulled(cotangent):
-        # I1' = I0 - I1 / x, and I1 / x is 1/2 at zero.
-        ratio = tf.where(x == 0, tf.constant(0.5, x.dtype), _bessel_i1(x) / _nonzero(x))
-        return cotangent * (_bessel_i0(x) - ratio)
-
-    return tf.math.bessel_i1(x), pulled
-
-
-@tf.custom_gradient
-def _bessel_i0(x: tf.Tensor):
-    return tf.math.bessel_i0(x), lambda cotangent: cotangent * _bessel_i1(x)
-
-
-@tf.custom_gradient
-def _bessel_j1(x: tf.Tensor):
-    def pulled(cotangent):
-        # J1' = J0 - J1 / x, and J1 / x is 1/2 at zero.
-        ratio = tf.where(x == 0, tf.constant(0.5, x.dtype), _bessel_j1(x) / _nonzero(x))
-        return cotangent * (_bessel_j0(x) - ratio)
-
-    return tf.math.special.bessel_j1(x), pulled
-
-
-@tf.custom_gradient
-def _bessel_j0(x: tf.Tensor):
-    return tf.math.special.bessel_j0(x), lambda cotangent: -cotangent * _bessel_j1(x)
-
-
-def _nonzero(x: tf.Tensor) -> tf.Tensor:
-    return tf.where(x == 0, tf.ones_like(x), x)
-
-
-def _of_one(function):
-    def build(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        return [function(inputs[0])]
-
-    return build
-
-
 def _of_moments(op: tf.Operation, given: Sequence[bool]) -> bool:
     return stops.is_of_moments(op)
 
 
 TABLE = {
-    "BesselI0": Replacement(_of_one(_bessel_i0), "the second derivative at zero is wrong"),
-    "BesselI1": Replacement(_of_one(_bessel_i1), "the derivative at zero is wrong"),
-    "BesselJ0": Replacement(_of_one(_bessel_j0), "the third derivative at zero is NaN"),
-    "BesselJ1": Replacement(_of_one(_bessel_j1), "the second derivative at zero is NaN"),
     "MulNoNan": Replacement(
         _multiplied, "the derivative of complex numbers is not conjugated", _is_complex
     ),

@@ -22,7 +22,7 @@ def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Ten
     """
     sources = [k for k, t in enumerate(op.inputs) if t.dtype.is_floating]
     targets = [k for k, t in enumerate(op.outputs) if t.dtype.is_floating]
-    jacobians = _jacobians(op, sources, targets)
+    jacobians = _jacobians(op, inputs, sources, targets)
     values = list(op.outputs)
 
     @tf.custom_gradient
@@ -45,13 +45,16 @@ def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Ten
 
 
 def _jacobians(
-    op: tf.Operation, sources: Sequence[int], targets: Sequence[int]
+    op: tf.Operation,
+    inputs: Sequence[tf.Tensor],
+    sources: Sequence[int],
+    targets: Sequence[int],
 ) -> list[list[tf.Tensor]]:
     """Returns, for each source, the matrices of all targets by it, each of one dtype with it."""
     tf_internals.python_function_of(op).set_support_graph_mode_gradient()
     token = op.get_attr("token")
 
-    def taken():
+    def taken(*_):
         tape, given, outputs = tf_internals.tape_of_python_function(token)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         with tape:
@@ -64,7 +67,8 @@ def _jacobians(
 
     dtypes = [op.inputs[i].dtype for i in sources for _ in targets]
     with tf.control_dependencies(list(op.outputs)):
-        flat = tf.numpy_function(taken, [], dtypes)
+        # It takes what it depends on, so that who differentiates it again is refused.
+        flat = tf.numpy_function(taken, list(inputs), dtypes)
     flat = [tf.ensure_shape(t, [None, None]) for t in flat]
     return [flat[n * len(targets) : (n + 1) * len(targets)] for n in range(len(sources))]
 

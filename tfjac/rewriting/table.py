@@ -18,6 +18,8 @@ from tfjac.rewriting import (
     pointwise,
     python_functions,
     running,
+    segments,
+    special,
 )
 from tfjac.rewriting.replacement import Replacement
 
@@ -32,6 +34,8 @@ TABLE: dict[str, Replacement] = {
     **pointwise.TABLE,
     **python_functions.TABLE,
     **running.TABLE,
+    **segments.TABLE,
+    **special.TABLE,
 }
 
 
