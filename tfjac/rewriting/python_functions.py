@@ -12,7 +12,9 @@ from tfjac.rewriting.replacement import Replacement
 
 
 def _is_to_be_had(op: tf.Operation, given: Sequence[bool]) -> bool:
-    return tf_internals.python_function_of(op) is not None
+    # Its tape would give the conjugate of what complex numbers are to be multiplied by.
+    is_complex = any(t.dtype.is_complex for t in [*op.inputs, *op.outputs])
+    return not is_complex and tf_internals.python_function_of(op) is not None
 
 
 def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
