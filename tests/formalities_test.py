@@ -40,7 +40,7 @@ LAYERS = [
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
     | {"rewriting.indices", "rewriting.normalization"}
     | {"rewriting.matrices", "rewriting.pointwise", "rewriting.python_functions"}
-    | {"rewriting.running"},
+    | {"rewriting.running", "rewriting.segments", "rewriting.special"},
     {"rewriting.table"},
     {"rewriting.copies"},
     {"graph.sparsity", "stacks", "rule_checks", "accumulation.terms"},

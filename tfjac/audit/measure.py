@@ -69,7 +69,7 @@ def measure(sample: Sample, dtype: str) -> list[Row]:
     """
     try:
         probe = Probe(sample.fn, samples.cast(sample, dtype), sample)
-        truth = _truth(sample, probe)
+        truth = truth_of(sample, probe)
     except NotTaken:
         return []
     with contextlib.closing(probe), contextlib.closing(truth):
@@ -214,7 +214,7 @@ def _gradient(y: tf.Tensor, x: tf.Tensor, v: tf.Tensor) -> _Built:
     return _Built(None if found is None else tf.convert_to_tensor(found))
 
 
-def _truth(sample: Sample, probe: Probe) -> Probe:
+def truth_of(sample: Sample, probe: Probe) -> Probe:
     """Returns a probe of the same at the same place, in float64 if that can be had."""
     wide = [
         x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
@@ -237,9 +237,9 @@ def _findings(
     probe: Probe, truth: Probe, derived: _Derivatives, o: int, i: int
 ) -> Iterator[tuple[str, str, verdicts.Finding]]:
     rng = np.random.default_rng(zlib.crc32(f"{o} {i}".encode()))
-    u, v = _like(rng, probe.values[o]), _like(rng, probe.inputs[i])
-    tolerance = verdicts.TOLERANCE[_coarsest(probe, o, i)]
-    expected = differences.jacobian(_of_input(truth, o, i), real(truth.inputs[i]), truth.wide)
+    u, v = like(rng, probe.values[o]), like(rng, probe.inputs[i])
+    tolerance = verdicts.TOLERANCE[coarsest(probe, o, i)]
+    expected = differences.jacobian(of_input(truth, o, i), real(truth.inputs[i]), truth.wide)
 
     def judged(built, evaluate, estimate, tolerance=tolerance):
         return _judged(built, lambda: evaluate(built.tensor), estimate, tolerance)
@@ -259,12 +259,12 @@ def _findings(
         forward = judged(derived.forward, lambda t: _run_real(probe, t, o, i, none, v), along)
     yield FIRST_FORWARD, str(i), forward
     for j, built in derived.second.items():
-        w = real(_like(np.random.default_rng(100 + j), probe.inputs[j]))
+        w = real(like(np.random.default_rng(100 + j), probe.inputs[j]))
         where = truth, o, (i, real(v)), (j, w), real(u)
-        finding = judged(built, lambda t, w=w: w @ at_vectors(t), _mixed(*where), 10 * tolerance)
+        finding = judged(built, lambda t, w=w: w @ at_vectors(t), mixed(*where), 10 * tolerance)
         if finding.verdict in _COULD_BE_A_JUMP and truth.wide == 8:
             finding = judged(
-                built, lambda t, w=w: w @ at_vectors(t), _mixed_around(*where), 10 * tolerance
+                built, lambda t, w=w: w @ at_vectors(t), mixed_around(*where), 10 * tolerance
             )
         yield SECOND, f"{i}, {j}", finding
 
@@ -299,7 +299,9 @@ def _run_real(probe: Probe, tensor: tf.Tensor, o: int, i: int, u, v) -> np.ndarr
     return real(probe.run(tensor, feeds, values))
 
 
-def _of_input(truth: Probe, o: int, i: int) -> differences.Function:
+def of_input(truth: Probe, o: int, i: int) -> differences.Function:
+    """Returns output o as a function of input i, both in the real view."""
+
     def function(x: np.ndarray) -> np.ndarray:
         inputs = [unreal(x, truth.inputs[k]) if k == i else truth.inputs[k] for k in truth.by]
         return truth.value(o, inputs)
@@ -307,16 +309,16 @@ def _of_input(truth: Probe, o: int, i: int) -> differences.Function:
     return function
 
 
-def _mixed_around(truth: Probe, o: int, first, second, u: np.ndarray) -> differences.Estimate:
+def mixed_around(truth: Probe, o: int, first, second, u: np.ndarray) -> differences.Estimate:
     """Returns the same from three places close together: where it jumps, all between is right."""
     steps = dataclasses.replace(differences.SECOND[8], starts=(4e-4,))
-    found = [_mixed(truth, o, first, second, u, shift, steps) for shift in (0.0, 2e-3, -2e-3)]
+    found = [mixed(truth, o, first, second, u, shift, steps) for shift in (0.0, 2e-3, -2e-3)]
     low, high = np.min([f.low for f in found], 0), np.max([f.high for f in found], 0)
     doubt = np.max([f.doubt for f in found], 0) + 1e-3 * (high - low)
     return differences.Estimate(low, high, doubt)
 
 
-def _mixed(truth, o, first, second, u, shift=0.0, steps=None) -> differences.Estimate:
+def mixed(truth, o, first, second, u, shift=0.0, steps=None) -> differences.Estimate:
     """Returns the derivative along `second` of that along `first` of u times output o.
 
     Args:
@@ -362,12 +364,13 @@ def unreal(x: np.ndarray, like: np.ndarray) -> np.ndarray:
     return x.reshape(like.shape).astype(like.dtype)
 
 
-def _like(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
+def like(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
+    """Returns numbers away from zero, of the shape and dtype of an array."""
     size = real(array).size
     return unreal(rng.uniform(0.4, 1.6, size) * rng.choice([-1.0, 1.0], size), array)
 
 
-def _coarsest(probe: Probe, o: int, i: int) -> int:
+def coarsest(probe: Probe, o: int, i: int) -> int:
     """Returns the bytes of a real number of the coarsest dtype among output and input."""
     return min(real_bytes(probe.values[o].dtype), real_bytes(probe.inputs[i].dtype))
 

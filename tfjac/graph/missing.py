@@ -36,6 +36,10 @@ def _is_half(op: tf.Operation) -> bool:
     return op.inputs[0].dtype in (tf.float16, tf.bfloat16)
 
 
+def _has_new_control_flow(op: tf.Operation) -> bool:
+    return tf.compat.v1.control_flow_v2_enabled()
+
+
 def _has_several_diagonals(op: tf.Operation) -> bool:
     band = tf.get_static_value(op.inputs[1 if op.type == "MatrixDiagV2" else 2])
     return band is None or band.reshape(-1)[0] != band.reshape(-1)[-1]
@@ -66,6 +70,10 @@ WRONG: dict[str, tuple[Callable[[tf.Operation], bool], str]] = {
     "Qr": (_is_half, "in half precision, which has no kernel,"),
     "Sign": (_is_complex, "of complex numbers"),
     "TridiagonalSolve": (_is_complex, "of complex systems"),
+    **{
+        f"TensorArray{kind}V3": (_has_new_control_flow, "where control flow of version 2 is on")
+        for kind in ("Concat", "Gather", "Read", "Scatter", "Split", "Write")
+    },
 }
 # The same by one input only.
 WRONG_BY_INPUT: dict[tuple[str, int], tuple[Callable[[tf.Operation], bool], str]] = {

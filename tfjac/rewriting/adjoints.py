@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfjac import tf_internals
 from tfjac.rewriting.replacement import Replacement
 
-# From the op, its inputs but the cotangent, and a tangent of its output, to one of its input.
+# From the op, its inputs (the cotangent first) and a tangent of its output, to one of its input.
 Adjoint = Callable[[tf.Operation, Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
 
 
@@ -28,7 +28,7 @@ def _linear(adjoint: Adjoint) -> Replacement:
         @tf.custom_gradient
         def back(v):
             found = tf.ensure_shape(
-                tf.cast(adjoint(op, others, v), cotangent.dtype), cotangent.shape
+                tf.cast(adjoint(op, inputs, v), cotangent.dtype), cotangent.shape
             )
             return found, forth
 
@@ -42,8 +42,8 @@ def _by_cotangent(op: tf.Operation, given: Sequence[bool]) -> bool:
 
 
 def _resized(kind: Callable[..., tf.Tensor]) -> Adjoint:
-    def adjoint(op, others, v):
-        size = tf.shape(op.inputs[0])[1:3]
+    def adjoint(op, inputs, v):
+        size = tf.shape(inputs[0])[1:3]
         return kind(
             images=v,
             size=size,
@@ -54,11 +54,11 @@ def _resized(kind: Callable[..., tf.Tensor]) -> Adjoint:
     return adjoint
 
 
-def _scaled(op, others, v):
-    original, scale, translation = others
+def _scaled(op, inputs, v):
+    cotangent, _, scale, translation = inputs
     return tf.raw_ops.ScaleAndTranslate(
         images=v,
-        size=tf.shape(op.inputs[0])[1:3],
+        size=tf.shape(cotangent)[1:3],
         scale=scale,
         translation=translation,
         kernel_type=op.get_attr("kernel_type").decode(),
@@ -66,27 +66,15 @@ def _scaled(op, others, v):
     )
 
 
-def _cropped(op, others, v):
-    boxes, indices, _ = others
+def _cropped(op, inputs, v):
+    cotangent, boxes, indices, _ = inputs
     return tf.raw_ops.CropAndResize(
         image=v,
         boxes=boxes,
         box_ind=indices,
-        crop_size=tf.shape(op.inputs[0])[1:3],
+        crop_size=tf.shape(cotangent)[1:3],
         method=op.get_attr("method").decode(),
     )
-
-
-def _segments(kind: Callable[..., tf.Tensor]) -> Adjoint:
-    def adjoint(op, others, v):
-        indices, ids, _ = others
-        found = kind(data=v, indices=indices, segment_ids=ids)
-        # As many segments as the cotangent has, the last ones perhaps empty.
-        missing = tf.maximum(tf.shape(op.inputs[0])[0] - tf.shape(found)[0], 0)
-        pads = tf.concat([[[0, missing]], tf.zeros([tf.rank(v) - 1, 2], tf.int32)], 0)
-        return tf.pad(found, pads)
-
-    return adjoint
 
 
 TABLE = {
@@ -95,7 +83,4 @@ TABLE = {
     "ResizeBilinearGrad": _linear(_resized(tf.raw_ops.ResizeBilinear)),
     "ResizeNearestNeighborGrad": _linear(_resized(tf.raw_ops.ResizeNearestNeighbor)),
     "ScaleAndTranslateGrad": _linear(_scaled),
-    "SparseSegmentMeanGrad": _linear(_segments(tf.raw_ops.SparseSegmentMean)),
-    "SparseSegmentSqrtNGrad": _linear(_segments(tf.raw_ops.SparseSegmentSqrtN)),
-    "SparseSegmentSumGrad": _linear(_segments(tf.raw_ops.SparseSegmentSum)),
 }

@@ -15,6 +15,7 @@ def _transformed(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tenso
     """Reads each output pixel at the place that the transform names, as the kernel does."""
     images, transforms, shape, *fill = inputs
     (fill,) = fill or (tf.zeros([]),)  # as ImageProjectiveTransformV2 has none
+    images = tf.cast(images, tf.float64 if images.dtype == tf.float64 else tf.float32)
     y, x = _places(transforms, shape)
     fill_mode = op.get_attr("fill_mode").decode()
     sizes = tf.shape(images)
@@ -31,7 +32,7 @@ def _transformed(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tenso
 
 
 def _shaped(op: tf.Operation, found: tf.Tensor) -> tf.Tensor:
-    return tf.ensure_shape(found, op.outputs[0].shape)
+    return tf.ensure_shape(tf.cast(found, op.outputs[0].dtype), op.outputs[0].shape)
 
 
 def _places(transforms: tf.Tensor, shape: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

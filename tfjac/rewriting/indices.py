@@ -15,7 +15,7 @@ def _stitched(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Stitches numbers of entries, and takes the entries that have them: the last one stays."""
     count = len(inputs) // 2
     indices, data = inputs[:count], inputs[count:]
-    rest = tf.shape(op.outputs[0])[1:]
+    rest = tf.shape(data[0])[tf.rank(indices[0]) :]
     rows = [tf.reshape(d, tf.concat([[-1], rest], 0)) for d in data]
     numbers, begin = [], tf.constant(0)
     for index, row in zip(indices, rows):
@@ -105,11 +105,28 @@ def _by_value(op: tf.Operation, given: Sequence[bool]) -> bool:
     return given[2]
 
 
+def _gathered_at(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Takes entries by one index as by a list of one, and all of them by indices of no entries."""
+    params, indices = inputs
+    if indices.shape[-1] == 0:
+        shape = tf.concat([tf.shape(indices)[:-1], tf.shape(params)], 0)
+        return [tf.broadcast_to(params, shape)]
+    return [tf.gather_nd(params, indices[tf.newaxis])[0]]
+
+
+def _is_one_or_none(op: tf.Operation, given: Sequence[bool]) -> bool:
+    shape = op.inputs[1].shape
+    return shape.rank is not None and (shape.rank == 1 or shape[-1] == 0)
+
+
 _OVERWRITTEN = "what is overwritten by another entry has a derivative all the same"
 TABLE = {
     "DynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
     "PadV2": Replacement(_padded, "the derivative by constant_values is missing", _by_value),
     "TensorScatterUpdate": Replacement(_updated, _OVERWRITTEN, _may_update_twice),
+    "GatherNd": Replacement(
+        _gathered_at, "the gradient of one index or none has the wrong shape", _is_one_or_none
+    ),
     "ParallelDynamicStitch": Replacement(_stitched, _OVERWRITTEN, _may_repeat),
     "TensorListGather": Replacement(
         _gathered, "of an element that is taken twice one derivative is lost", _is_mended

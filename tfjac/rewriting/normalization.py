@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import gradients
+from tfjac import gradients, tf_internals
 from tfjac.rewriting.replacement import Replacement
 
 
@@ -43,7 +43,7 @@ def _batch_norm(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor
     x, scale, offset, mean, variance = inputs
     if not _is_training(op):
         y, *_ = _normalized(op, x, scale, offset, mean, variance)
-        return [y, tf.identity(mean), tf.identity(variance), *op.outputs[3:]]
+        return [y, tf.identity(mean), tf.identity(variance), *tf_internals.same_op(op, inputs)[3:]]
     y, mean_of_batch, variance_of_batch = _normalized(op, x, scale, offset)
     # The kernel gives the variance of a sample, averaged with what is known by a factor.
     count = tf.cast(tf.size(x) / tf.size(scale), scale.dtype)
@@ -52,7 +52,7 @@ def _batch_norm(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor
     if factor != 1:
         mean_of_batch = (1 - factor) * mean + factor * mean_of_batch
         sample = (1 - factor) * variance + factor * sample
-    return [y, mean_of_batch, sample, *op.outputs[3:]]
+    return [y, mean_of_batch, sample, *tf_internals.same_op(op, inputs)[3:]]
 
 
 def _factor(op: tf.Operation) -> float:
@@ -61,15 +61,13 @@ def _factor(op: tf.Operation) -> float:
 
 
 def _batch_norm_gradient(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    cotangent, x, scale, *_ = inputs
+    cotangent, x, scale, *statistics = inputs
     offset = tf.zeros_like(scale)
-    y, *_ = _normalized(op, x, scale, offset)
+    # In training they are of the batch; else those that were given.
+    given = [] if _is_training(op) else statistics[:2]
+    y, *_ = _normalized(op, x, scale, offset, *given)
     found = gradients.gradients(y, [x, scale, offset], [cotangent])
-    return [*found, *op.outputs[3:]]
-
-
-def _in_training(op: tf.Operation, given: Sequence[bool]) -> bool:
-    return _is_training(op)
+    return [*found, *tf_internals.same_op(op, inputs)[3:]]
 
 
 def _euclidean_norm(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -80,7 +78,7 @@ def _euclidean_norm(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Te
 
 _STATISTICS = "derivatives by and of mean and variance are missing, second ones are wrong"
 _NORM = Replacement(_batch_norm, _STATISTICS, _by_statistics)
-_GRADIENT = Replacement(_batch_norm_gradient, "the second derivative is wrong", _in_training)
+_GRADIENT = Replacement(_batch_norm_gradient, "the second derivative is wrong", _by_statistics)
 _TYPES = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 TABLE = {
     **dict.fromkeys(_TYPES, _NORM),

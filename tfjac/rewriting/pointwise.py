@@ -76,56 +76,11 @@ def _may_be_trivial_power(op: tf.Operation, given: Sequence[bool]) -> bool:
     return not given[1] and (exponent is None or bool(np.isin(exponent, (0, 1)).any()))
 
 
-@tf.custom_gradient
-def _bessel_i1(x: tf.Tensor):
-    def pulled(cotangent):
-        # I1' = I0 - I1 / x, and I1 / x is 1/2 at zero.
-        ratio = tf.where(x == 0, tf.constant(0.5, x.dtype), _bessel_i1(x) / _nonzero(x))
-        return cotangent * (_bessel_i0(x) - ratio)
-
-    return tf.math.bessel_i1(x), pulled
-
-
-@tf.custom_gradient
-def _bessel_i0(x: tf.Tensor):
-    return tf.math.bessel_i0(x), lambda cotangent: cotangent * _bessel_i1(x)
-
-
-@tf.custom_gradient
-def _bessel_j1(x: tf.Tensor):
-    def pulled(cotangent):
-        # J1' = J0 - J1 / x, and J1 / x is 1/2 at zero.
-        ratio = tf.where(x == 0, tf.constant(0.5, x.dtype), _bessel_j1(x) / _nonzero(x))
-        return cotangent * (_bessel_j0(x) - ratio)
-
-    return tf.math.special.bessel_j1(x), pulled
-
-
-@tf.custom_gradient
-def _bessel_j0(x: tf.Tensor):
-    return tf.math.special.bessel_j0(x), lambda cotangent: -cotangent * _bessel_j1(x)
-
-
-def _nonzero(x: tf.Tensor) -> tf.Tensor:
-    return tf.where(x == 0, tf.ones_like(x), x)
-
-
-def _of_one(function):
-    def build(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        return [function(inputs[0])]
-
-    return build
-
-
 def _of_moments(op: tf.Operation, given: Sequence[bool]) -> bool:
     return stops.is_of_moments(op)
 
 
 TABLE = {
-    "BesselI0": Replacement(_of_one(_bessel_i0), "the second derivative at zero is wrong"),
-    "BesselI1": Replacement(_of_one(_bessel_i1), "the derivative at zero is wrong"),
-    "BesselJ0": Replacement(_of_one(_bessel_j0), "the third derivative at zero is NaN"),
-    "BesselJ1": Replacement(_of_one(_bessel_j1), "the second derivative at zero is NaN"),
     "MulNoNan": Replacement(
         _multiplied, "the derivative of complex numbers is not conjugated", _is_complex
     ),

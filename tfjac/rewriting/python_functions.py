@@ -16,8 +16,9 @@ class NotTaped(ValueError):
 
 
 def _is_to_be_had(op: tf.Operation, given: Sequence[bool]) -> bool:
-    has_complex = any(t.dtype.is_complex for t in (*op.inputs, *op.outputs))
-    return not has_complex and tf_internals.python_function_of(op) is not None
+    # Its tape would give the conjugate of what complex numbers are to be multiplied by.
+    is_complex = any(t.dtype.is_complex for t in [*op.inputs, *op.outputs])
+    return not is_complex and tf_internals.python_function_of(op) is not None
 
 
 def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -27,7 +28,7 @@ def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Ten
     """
     sources = [k for k, t in enumerate(op.inputs) if t.dtype.is_floating]
     targets = [k for k, t in enumerate(op.outputs) if t.dtype.is_floating]
-    jacobians = _jacobians(op, sources, targets)
+    jacobians = _jacobians(op, inputs, sources, targets)
     values = list(op.outputs)
 
     @tf.custom_gradient
@@ -52,13 +53,16 @@ def _with_jacobian(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Ten
 
 
 def _jacobians(
-    op: tf.Operation, sources: Sequence[int], targets: Sequence[int]
+    op: tf.Operation,
+    inputs: Sequence[tf.Tensor],
+    sources: Sequence[int],
+    targets: Sequence[int],
 ) -> list[list[tf.Tensor]]:
     """Returns, for each source, the matrices of all targets by it, each of one dtype with it."""
     tf_internals.python_function_of(op).set_support_graph_mode_gradient()
     token, name = op.get_attr("token"), op.name
 
-    def taken() -> list[np.ndarray]:
+    def taken(*_) -> list[np.ndarray]:
         tape, given, outputs = tf_internals.tape_of_python_function(token)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         with tape:
@@ -83,7 +87,8 @@ def _jacobians(
 
     dtypes = [op.inputs[i].dtype for i in sources for _ in targets]
     with tf.control_dependencies(list(op.outputs)):
-        flat = tf.numpy_function(taken, [], dtypes)
+        # It takes what it depends on, so that who differentiates it again is refused.
+        flat = tf.numpy_function(taken, list(inputs), dtypes)
     flat = [tf.ensure_shape(t, [None, None]) for t in flat]
     return [flat[n * len(targets) : (n + 1) * len(targets)] for n in range(len(sources))]
 

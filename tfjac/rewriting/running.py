@@ -67,10 +67,10 @@ def _log_of_sum(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
 
 
 def _product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    x = inputs[0]
-    for axis in _reduced_axes(op):
+    x, axes = inputs[0], _reduced_axes(op)
+    for axis in axes:
         x = _multiplied(x, axis)
-    return [tf.ensure_shape(tf.reshape(x, tf.shape(op.outputs[0])), op.outputs[0].shape)]
+    return [x if op.get_attr("keep_dims") else tf.squeeze(x, axes)]
 
 
 def _multiplied(x: tf.Tensor, axis: int) -> tf.Tensor:
@@ -102,9 +102,14 @@ def _has_several(op: tf.Operation, given: Sequence[bool]) -> bool:
 def _segment_product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Returns products of segments: running ones within each, of which the last are taken."""
     x, segments = inputs[0], tf.reshape(inputs[1], [-1])
+    count = (
+        inputs[2]
+        if len(inputs) == 3
+        else tf.reduce_max(tf.concat([tf.constant([-1], segments.dtype), segments], 0)) + 1
+    )
     size, rest = op.inputs[1].shape.num_elements(), op.inputs[0].shape[op.inputs[1].shape.rank :]
     if not size:
-        return [tf.ones(tf.shape(op.outputs[0]), x.dtype)]
+        return [tf.ones([count, *rest], x.dtype)]
     order = tf.argsort(segments, stable=True)
     segments = tf.gather(segments, order)
     x = tf.gather(tf.reshape(x, [size, *rest]), order)
@@ -114,7 +119,7 @@ def _segment_product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.T
         same = tf.reshape(segments[:-step] == segments[step:], [size - step, *ones])
         found = tf.where(same, x[:-step] * x[step:], x[step:])
         x, step = tf.concat([x[:step], found], 0), 2 * step
-    numbers = tf.range(tf.cast(tf.shape(op.outputs[0])[0], segments.dtype))
+    numbers = tf.range(tf.cast(count, segments.dtype))
     last = tf.searchsorted(segments, numbers, side="right") - 1
     place = tf.maximum(last, 0)
     is_filled = (last >= 0) & (tf.gather(segments, place) == numbers)

@@ -18,6 +18,8 @@ from tfjac.rewriting import (
     pointwise,
     python_functions,
     running,
+    segments,
+    special,
 )
 from tfjac.rewriting.replacement import Replacement
 
@@ -32,6 +34,8 @@ TABLE: dict[str, Replacement] = {
     **pointwise.TABLE,
     **python_functions.TABLE,
     **running.TABLE,
+    **segments.TABLE,
+    **special.TABLE,
 }
 
 
@@ -52,6 +56,20 @@ def replacement_of(op: tf.Operation, given: Sequence[bool]) -> Replacement | Non
       given: which of its inputs depend on the source.
     """
     found = TABLE.get(op.type)
-    if found is None or rules.has_custom_gradient(op) or not found.applies(op, given):
+    if found is None or rules.has_custom_gradient(op) or _is_within(op):
         return None
-    return found
+    return found if found.applies(op, given) else None
+
+
+def _is_within(op: tf.Operation) -> bool:
+    """Returns whether an op gives a value whose gradient was written by hand: none goes through.
+
+    TensorFlow hands the value itself to the op that has the gradient, and arguments as identities.
+    """
+    readers = [reader for t in op.outputs for reader in t.consumers()]
+    return any(map(rules.has_custom_gradient, readers)) and all(map(_is_handing, readers))
+
+
+def _is_handing(op: tf.Operation) -> bool:
+    readers = op.outputs[0].consumers() if op.type == "Identity" else [op]
+    return all(map(rules.has_custom_gradient, readers))
