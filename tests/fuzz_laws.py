@@ -72,7 +72,7 @@ def evaluated(program: Program, values):
         return moved(*tensors[len(specs) :])
 
     still = [tf.constant(v) for v in _exactly(program, values)]
-    return lambda others: at(*still, *map(tf.constant, others)).numpy()
+    return lambda others: at(*still, *map(tf.constant, _exactly(program, others))).numpy()
 
 
 def _exactly(program: Program, values) -> list[np.ndarray]:

@@ -160,17 +160,17 @@ _IMAGE = (1, 2, 3, 2)
 _MAPPED = ("tf.raw_ops.ImageProjectiveTransformV3(images={0}, transforms=tf.constant([[0.7, -0.2, "
            "0.33, 0.3, 0.8, -0.37, 0.01, -0.02]]), output_shape=[2, 2], fill_value=0.5, "
            "interpolation='{1}', fill_mode='{2}')")  # fmt: skip
-_TRAINED = ("tf.compat.v1.nn.fused_batch_norm({0}, c([2], 1, f32), c([2], 2, f32), "
+_TRAINED = ("tf.compat.v1.nn.fused_batch_norm({0}, c([2], 1, tf.float32), c([2], 2, tf.float32), "
             "epsilon=0.3, is_training=True)[0]")  # fmt: skip
 
 IMAGES = [
-    *(Call(_MAPPED.format("x", how, mode), _IMAGE, edges=SMOOTH, apart=True)
+    *(Call(_MAPPED.format("x", how, mode), _IMAGE, edges=SMOOTH, apart=True, single=True)
       for how in ("BILINEAR", "NEAREST") for mode in ("CONSTANT", "REFLECT", "WRAP", "NEAREST")),
     Call("tf.raw_ops.LRN(input=tf.cast(x, tf.float32), depth_radius=1, alpha=0.5, beta=0.75)",
          (1, 1, 2, 3), edges=SMOOTH, apart=True, single=True),
     Call(_TRAINED.format("tf.cast(x, tf.float32)"), (2, 1, 2, 2), single=True),
-    Call("tf.compat.v1.nn.fused_batch_norm(tf.cast(x, tf.float32), c([2], 1, f32), c([2], 2, f32), "
-         "c([2], 3, f32), c([2], 4, f32) ** 2, is_training=False)[0]", (1, 2, 2, 2), single=True),
+    Call("tf.compat.v1.nn.fused_batch_norm(tf.cast(x, tf.float32), *tf.unstack(c([4, 2], 1, "
+         "tf.float32, 0.5)), is_training=False)[0]", (1, 2, 2, 2), single=True),
     *(Call(f"tf.compat.v1.image.{name}(tf.cast(x, tf.float32), [3, 4])", (1, 2, 2, 2),
            edges=SMOOTH, apart=True, single=True)
       for name in ("resize_bilinear", "resize_bicubic", "resize_nearest_neighbor")),

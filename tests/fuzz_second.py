@@ -31,6 +31,8 @@ class Truth:
             raise fuzz_laws.Unfit("too many entries, or not real")
         self._at = fuzz_laws.evaluated(program, self.values)
         self._base = np.concatenate([v.reshape(-1) for v in self.values]).astype(np.float64)
+        # In the shape of the target.
+        self.weights = _weights(self._at(self.values).shape)
         self.y = self._moved({})
         if np.iscomplexobj(self.y) or not np.isfinite(self.y).all():
             raise fuzz_laws.Unfit("not real")
@@ -69,29 +71,29 @@ class Truth:
         return found
 
 
-def _weights(y: tf.Tensor) -> tf.Tensor:
-    return tf.constant(np.random.default_rng(8).uniform(0.5, 1.5, y.shape), y.dtype)
+def _weights(shape) -> np.ndarray:
+    return np.random.default_rng(8).uniform(0.5, 1.5, shape)
 
 
-def _weighted(y: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(y * _weights(y))
+def _weighted(y: tf.Tensor, weights: np.ndarray) -> tf.Tensor:
+    return tf.reduce_sum(y * tf.constant(weights, y.dtype))
 
 
-def of_gradient(fn, xs, strategy):
+def of_gradient(fn, xs, strategy, weights):
     """Returns the Jacobians of a tape's gradient by each source, as rows of a matrix."""
     with tf.GradientTape() as tape:
         tape.watch(xs)
-        y = _weighted(fn(*xs))
+        y = _weighted(fn(*xs), weights)
     gs = tape.gradient(y, list(xs), unconnected_gradients="zero")
     return _matrix(gs, tfjac.jacobian(gs, list(xs), strategy), xs)
 
 
-def of_hessian(fn, xs, strategy):
+def of_hessian(fn, xs, strategy, weights):
     """Returns the Hessian as a matrix."""
-    return _matrix(xs, tfjac.hessian(_weighted(fn(*xs)), list(xs), strategy), xs)
+    return _matrix(xs, tfjac.hessian(_weighted(fn(*xs), weights), list(xs), strategy), xs)
 
 
-def of_penalty(fn, xs, strategy):
+def of_penalty(fn, xs, strategy, weights):
     """Returns the gradient of the sum of squares of the Jacobian, as one vector."""
     with tf.GradientTape() as tape:
         tape.watch(xs)
@@ -109,11 +111,11 @@ def _matrix(ys, js, xs) -> tf.Tensor:
     return tf.concat(rows, 0)
 
 
-def _traced(law, program: Program, strategy: str):
+def _traced(law, program: Program, strategy: str, weights: np.ndarray):
     """Returns a concrete function; None where the law is refused."""
     fn = program.function()
     try:
-        body = tf.function(lambda *xs: law(fn, xs, strategy), autograph=False)
+        body = tf.function(lambda *xs: law(fn, xs, strategy, weights), autograph=False)
         specs = [tf.TensorSpec(s.shape, s.tensorflow_dtype()) for s in program.sources]
         return body.get_concrete_function(*specs)
     except REFUSED:
@@ -123,8 +125,7 @@ def _traced(law, program: Program, strategy: str):
 def _wanted(law, truth: Truth) -> np.ndarray:
     if law is of_penalty:
         return 2 * np.einsum("yi,yij->j", truth.first, truth.second)
-    weights = np.random.default_rng(8).uniform(0.5, 1.5, truth.shape).reshape(-1)
-    return np.einsum("y,yij->ij", weights, truth.second)
+    return np.einsum("y,yij->ij", truth.weights.reshape(-1), truth.second)
 
 
 def _is_gradient_right(program: Program, truth: Truth, tolerance: float) -> bool:
@@ -134,16 +135,15 @@ def _is_gradient_right(program: Program, truth: Truth, tolerance: float) -> bool
     def taped(*xs):
         with tf.GradientTape() as tape:
             tape.watch(xs)
-            y = _weighted(fn(*xs))
+            y = _weighted(fn(*xs), truth.weights)
         return tape.gradient(y, list(xs), unconnected_gradients="zero")
 
     try:
         found = tf.function(taped, autograph=False)(*map(tf.constant, truth.values))
     except (LookupError, tf.errors.OpError):
         return False
-    weights = np.random.default_rng(8).uniform(0.5, 1.5, truth.shape).reshape(-1)
     flat = np.concatenate([g.numpy().reshape(-1) for g in found])
-    return np.allclose(flat, weights @ truth.first, rtol=0, atol=tolerance)
+    return np.allclose(flat, truth.weights.reshape(-1) @ truth.first, rtol=0, atol=tolerance)
 
 
 LAWS = (of_hessian, of_penalty, of_gradient)
@@ -155,8 +155,6 @@ def check_second(program: Program, laws=LAWS) -> bool:
         raise fuzz_laws.Unfit("its derivative is not that of its values")
     fuzz_laws.check_runs(program, program.values())
     truth = Truth(program)
-    y = program.function()(*map(tf.constant, program.values()))
-    truth.shape = y.shape
     single = fuzz_laws.is_single(program)
     scale = max(1.0, np.abs(truth.second).max(initial=0), np.abs(truth.first).max(initial=0))
     tolerance = (5e-3 if single else 2e-6) * scale * max(1, truth.y.size)
@@ -168,7 +166,7 @@ def check_second(program: Program, laws=LAWS) -> bool:
 
 def _check_law(law, program: Program, truth: Truth, tolerance: float) -> bool:
     names = ("auto", *fuzz_laws.some_of(STRATEGIES[1:], program, 1))
-    found = {name: _traced(law, program, name) for name in names}
+    found = {name: _traced(law, program, name, truth.weights) for name in names}
     taken = [name for name, concrete in found.items() if concrete is not None]
     if not taken:
         return False

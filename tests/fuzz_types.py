@@ -39,8 +39,29 @@ def _is_twice(call: fuzz_ops.Call) -> bool:
     return "Conv" in call.code or "conv" in call.code
 
 
-_PIECEWISE = "constant between its jumps: of values, not of derivatives"
-_OLD = "an old form that no public call makes, and that shares the rule of the new one"
-_NONE = "no derivative in TensorFlow"
-_LIST = "of lists that tf.TensorArray makes only within loops"
-NEVER: dict[str, str] = {}
+_STEPS = "whole numbers, truth values or sizes: of no derivative"
+_OLD = "an old form that no public call makes, with the rule of the form of today"
+_REMOVED = "TensorFlow does not build it any more"
+_NONE = "no derivative in TensorFlow, between x and y an error that names it"
+_LIST = "of lists, as only other code than tf.TensorArray makes them"
+_LATER = "made by the second gradient of another op, which is drawn"
+_ROUNDED = "rounds, with a derivative that differences of values do not have; tests/rules_test.py"
+_BY_REASON = {
+    _STEPS: "ApproximateEqual ArgMax ArgMin Bucketize HistogramFixedWidth IsInf IsNan OnesLike "
+    "Rank Size TruncateDiv",
+    _OLD: "AccumulateNV2 BiasAddV1 CTCLossV2 FusedBatchNorm FusedBatchNormGrad FusedBatchNormV2 "
+    "FusedBatchNormGradV2 ImageProjectiveTransformV2 InvGrad LinSpace Reverse SoftplusGrad TopK",
+    _REMOVED: "BatchCholesky BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixInverse "
+    "BatchMatrixSolve BatchMatrixTriangularSolve RefIdentity",
+    _NONE: "Copy DebugGradientIdentity DebugIdentityV2 DeepCopy GuaranteeConst HSVToRGB IRFFT3D Lu "
+    "MatrixExponential MatrixLogarithm MatrixSolveLs Mod NextAfter RFFT3D RandomGammaGrad "
+    "ResizeArea Snapshot TruncateMod",
+    _LIST: "TensorListConcat TensorListConcatLists TensorListResize TensorListScatter "
+    "TensorListScatterV2",
+    _LATER: "CholeskyGrad",
+    _ROUNDED: "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel QuantizeAndDequantize "
+    "QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4",
+    "a Python function: tests/rewriting_test.py": "EagerPyFunc",
+    "of a variable: tests/relations.py": "ReadVariableOp",
+}
+NEVER = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
