@@ -18,11 +18,17 @@ PREAMBLE = '''\
 import numpy as np
 import tensorflow as tf
 
-f32, f64 = tf.float32, tf.float64
+f32, f64, f16, bf16 = tf.float32, tf.float64, tf.float16, tf.bfloat16
 
 
 def c(shape, seed, dtype, low=-1.5, high=1.5):
     return tf.constant(np.random.default_rng(seed).uniform(low, high, shape), dtype)
+
+
+def turned(a):
+    """Moves entries of the last axis on by one, by a product with a matrix."""
+    matrix = tf.roll(tf.eye(a.shape[-1], dtype=a.dtype), 1, 0)
+    return tf.matmul(a, matrix) if a.shape.rank > 1 else tf.linalg.matvec(matrix, a)
 
 
 stopped = tf.stop_gradient
@@ -51,19 +57,34 @@ class Source:
       shape: of the value that it is run with.
       spec: of its signature, with None where a size is not told.
       dtype: "f32", "f64" or "tf.complex128".
+      low, high: between which the values are.
+      edge: "zeros" or "ties" where some entries are zero or the same, else "".
     """
 
     name: str
     shape: tuple[int, ...]
     spec: tuple[int | None, ...]
     dtype: str
+    low: float = -1.5
+    high: float = 1.5
+    edge: str = ""
 
     def value(self, rows: int | None = None) -> np.ndarray:
         """Returns the value, or another of that many rows."""
         shape = self.shape if rows is None else (rows, *self.shape[1:])
         drawn = np.random.default_rng(int(self.name[1:])).uniform(-1.5, 1.5, (2, *shape))
-        whole = drawn[0] + 1j * drawn[1] if "complex" in self.dtype else drawn[0]
+        whole = drawn[0] + 1j * drawn[1] if "complex" in self.dtype else self._placed(drawn[0])
         return whole.astype(self.tensorflow_dtype().as_numpy_dtype)
+
+    def _placed(self, drawn: np.ndarray) -> np.ndarray:
+        """Returns values within the bounds, with what the edge asks for."""
+        found = self.low + (drawn + 1.5) / 3.0 * (self.high - self.low)
+        flat = found.reshape(-1)
+        if self.edge == "zeros":
+            flat[:: 2 if flat.size < 5 else 3] = 0.0
+        elif self.edge == "ties":
+            flat[1::2] = flat[:1]
+        return flat.reshape(drawn.shape)
 
     def tensorflow_dtype(self, exact: bool = False) -> tf.DType:
         """Returns the dtype; if `exact`, float64 where it is float32."""
@@ -83,6 +104,7 @@ class Program:
       smooth: whether it has no kink anywhere, so that other values may be tried.
       hidden: whether a body has a `stop_gradient`, so that differences of its values do not tell
         its derivative.
+      single: whether it computes in float32 whatever it is given.
     """
 
     sources: tuple[Source, ...]
@@ -90,6 +112,7 @@ class Program:
     target: str
     smooth: bool = True
     hidden: bool = False
+    single: bool = False
 
     def definition(self) -> str:
         """Returns the function as code."""
@@ -101,10 +124,8 @@ class Program:
         specs = [f"tf.TensorSpec({list(s.spec)}, {s.dtype})" for s in self.sources]
         lines = [PREAMBLE, "", self.definition(), "", "", f"specs = [{', '.join(specs)}]"]
         for s in self.sources:
-            made = f"np.random.default_rng({s.name[1:]}).uniform(-1.5, 1.5, {(2, *s.shape)})"
-            imaginary = " + 1j * d[1]" if "complex" in s.dtype else ""
-            lines.append(f"d = {made}")
-            lines.append(f"{s.name} = tf.constant(d[0]{imaginary}, {s.dtype})")
+            value = f"np.array({s.value().tolist()}).reshape({list(s.shape)})"
+            lines.append(f"{s.name} = tf.constant({value}, {s.dtype})")
         return "\n" + "\n".join(lines) + "\n"
 
     def function(self, **names):

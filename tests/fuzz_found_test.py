@@ -160,3 +160,15 @@ def test_complex_tensors_between_real_ones_are_not_taken_for_real(part):
         return part(tf.complex(3.0 * x, tf.sin(x)))
 
     check_all_right(through, array(4), refusing=["structural"])
+
+
+@pytest.mark.parametrize("strategy", ["auto", "unstack", "forward", "cross_country"])
+def test_a_scalar_has_derivatives_by_a_scalar_and_second_ones(strategy):
+    def both(x):
+        y = tf.nn.selu(tf.atan(x))
+        return tfjac.jacobian(y, x, strategy), tfjac.hessian(y, x, strategy)
+
+    first, second = tf.function(both, autograph=False)(tf.constant(0.5, tf.float64))
+    scale = 1.0507009873554805
+    np.testing.assert_allclose(first, scale / 1.25, atol=1e-12)
+    np.testing.assert_allclose(second, -scale * 1.0 / 1.25**2, atol=1e-12)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 
 import numpy as np
+import relations
 import tensorflow as tf
 from fuzz import Program
 from scenarios import block_diagonal
@@ -41,9 +43,12 @@ def as_function(body, program: Program):
     return tf.function(body, input_signature=program.specs(), autograph=False)
 
 
-def _differences(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Returns the target and its Jacobians by central differences in float64."""
-    exact = {"f32": tf.float64, "f64": tf.float64}
+def evaluated(program: Program, values):
+    """Returns the target as a function of moved sources, in float64 but for what has none.
+
+    What has no derivative keeps the value that it has at `values`.
+    """
+    exact = dict.fromkeys(("f32", "f64", "f16", "bf16"), tf.float64)
     kept: list = []
     record = program.function(
         **exact,
@@ -63,22 +68,28 @@ def _differences(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]
 
     @tf.function(input_signature=specs + specs, autograph=False)
     def at(*tensors):
-        # What has no derivative keeps the value that it has at the unmoved sources.
         record(*tensors[: len(specs)])
         return moved(*tensors[len(specs) :])
 
-    exactly = [
-        v.astype(s.tensorflow_dtype(True).as_numpy_dtype) for s, v in zip(program.sources, values)
-    ]
-    still = [tf.constant(v) for v in exactly]
-    y = at(*still, *still).numpy()
+    still = [tf.constant(v) for v in _exactly(program, values)]
+    return lambda others: at(*still, *map(tf.constant, _exactly(program, others))).numpy()
+
+
+def _exactly(program: Program, values) -> list[np.ndarray]:
+    dtypes = [s.tensorflow_dtype(True).as_numpy_dtype for s in program.sources]
+    return [v.astype(dtype) for v, dtype in zip(values, dtypes)]
+
+
+def _differences(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Returns the target and its Jacobians by central differences in float64."""
+    at, exactly = evaluated(program, values), _exactly(program, values)
+    y = at(exactly)
 
     def derivative(k: int, entry: int, direction: complex, h: float) -> np.ndarray:
         def along(t: float) -> np.ndarray:
             flat = exactly[k].reshape(-1).copy()
             flat[entry] += t * direction
-            shifted = [*still[:k], tf.constant(flat.reshape(exactly[k].shape)), *still[k + 1 :]]
-            return at(*still, *shifted).numpy()
+            return at([*exactly[:k], flat.reshape(exactly[k].shape), *exactly[k + 1 :]])
 
         return (8 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12 * h)
 
@@ -95,16 +106,18 @@ def _differences(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]
             for c, v in zip(columns, exactly)
         ]
 
-    fine, coarse = jacobians(5e-4), jacobians(1e-3)
+    # Values in float32 want wide steps.
+    step, near = (0.03, 1e-3) if program.single else (5e-4, 1e-6)
+    fine, coarse = jacobians(step), jacobians(2 * step)
     for one, other in zip(fine, coarse):
-        if not np.allclose(one, other, rtol=1e-6, atol=1e-6 * max(1, np.abs(one).max(initial=0.0))):
+        if not np.allclose(one, other, rtol=near, atol=near * max(1, np.abs(one).max(initial=0.0))):
             raise Unfit("a kink is near, or the function is too steep")
     return y, fine
 
 
 def expected(program: Program, values) -> Expected:
     """Returns what is expected at some values, or raises `Unfit`."""
-    _check_runs(program, values)
+    check_runs(program, values)
     if not program.hidden:
         y, jacobians = _differences(program, values)
         rough = 1e-5
@@ -113,10 +126,11 @@ def expected(program: Program, values) -> Expected:
         rough = 1e-9
     if not all(np.isfinite(a).all() for a in (y, *jacobians)):
         raise Unfit("not finite")
-    return Expected(list(values), y, jacobians, 2e-3 if is_single(program) else rough)
+    return Expected(list(values), y, jacobians, max(rough, roughness(program)))
 
 
-def _check_runs(program: Program, values) -> None:
+def check_runs(program: Program, values) -> None:
+    """Raises `Unfit` where a program does not run in a graph."""
     try:
         as_function(program.function(), program)(*map(tf.constant, values))
     except (tf.errors.InvalidArgumentError, ValueError) as error:
@@ -149,9 +163,18 @@ def _taped(program: Program, values) -> tuple[np.ndarray, list[np.ndarray]]:
     return y, [j.numpy().reshape(y.shape + v.shape) for j, v in zip(found, values)]
 
 
+def roughness(program: Program) -> float:
+    """Returns the relative error that computing in low precision makes."""
+    code = program.definition()
+    low = {"bf16": 8e-2, "f16": 1e-2, "f32": 2e-3}
+    found = [error for name, error in low.items() if name in code]
+    return max([0.0, *found, 2e-3 * is_single(program)])
+
+
 def is_single(program: Program) -> bool:
     """Returns whether float32 occurs."""
-    return "f32" in str(program.definition()) or any(s.dtype == "f32" for s in program.sources)
+    low = program.single or any(name in program.definition() for name in ("f32", "f16"))
+    return low or any(s.dtype == "f32" for s in program.sources)
 
 
 def check_close(ours, wanted, tolerance: float, what: str) -> None:
@@ -324,7 +347,7 @@ def check_claims(program: Program, cases: list[Expected]) -> None:
 def check_briefly(program: Program) -> bool:
     """Raises unless "auto" gives what TensorFlow's tape does and no claim is wrong."""
     values = program.values()
-    _check_runs(program, values)
+    check_runs(program, values)
     y, jacobians = _taped(program, values)
     if not all(np.isfinite(a).all() for a in (y, *jacobians)):
         raise Unfit("not finite")
@@ -333,6 +356,43 @@ def check_briefly(program: Program) -> bool:
         check_close(j, wanted, case.rough * case.scale(), "auto against a tape")
     check_claims(program, [case])
     return False
+
+
+def some_of(options, program: Program, count: int) -> list:
+    """Returns some of the options, which ones by the code of the program."""
+    begin = zlib.crc32(program.definition().encode()) % len(options)
+    return [options[(begin + 5 * k) % len(options)] for k in range(min(count, len(options)))]
+
+
+def check_relations(program: Program, names=tuple(relations.RELATIONS), count: int = 2) -> bool:
+    """Raises unless ways of asking that are drawn agree; says whether any could be told."""
+    values, told = program.values(), False
+    check_runs(program, values)
+    task = relations.Task(program.function(), program.specs(), values)
+    for name in some_of(names, program, count):
+        try:
+            relations.check_relation(name, task, max(1e-10, roughness(program)))
+            told = True
+        except relations.Untold:
+            continue
+    return told
+
+
+def check_op(program: Program) -> bool:
+    """Raises unless "auto" and another strategy are right, claims hold and blocks are right."""
+    case = expected(program, program.values())
+    for name in (
+        "auto",
+        *some_of([n for n in tfjac.strategies.names() if n != "auto"], program, 1),
+    ):
+        concrete = _whole_by(name, program)
+        assert concrete is not None or name != "auto", "auto refuses"
+        if concrete is None:
+            continue
+        for j, wanted in zip(run(concrete, case.values), case.jacobians):
+            check_close(j, wanted, case.rough * case.scale(), f"{name} against differences")
+    check_claims(program, [case])
+    return check_blocks(program, [case], ["auto"])
 
 
 def check_program(program: Program, names=("auto", "unstack")) -> bool:

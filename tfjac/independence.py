@@ -126,6 +126,8 @@ def check_option(independence: str) -> None:
 
 
 def _read(y: tf.Tensor, x: tf.Tensor) -> Dependence:
+    if x.shape.rank == 0:
+        return Dependence(False, True, 0, "x has no axis of examples")
     found = _followed(y, x)
     alone = y.shape.rank and x.shape.rank and y.shape[0] == x.shape[0] == 1
     if alone and not (found.independent or found.understood):
