@@ -75,6 +75,8 @@ BATCH = _layer(lambda **k: tf.keras.layers.BatchNormalization(epsilon=0.1, **k),
 WEIGHT, FILTERS, GROUPED = constant(3, 4), constant(2, 2, 2, 3), constant(2, 2, 1, 4)
 ZEROS = np.array([[0.0, 1.5, 0.0, -2.0], [0.7, 0.0, 1.1, 2.0]])
 TIES = np.array([[0.5, 0.5, 0.5, -1.0, 0.2]])
+HALF = tf.constant([0.5, 1.5], tf.float64)
+AROUND_ZERO = np.array([0.0, 0.3, -1.2])
 
 # name -> function of one tensor, in float64; and where.
 FUNCTIONS = {
@@ -118,6 +120,42 @@ FUNCTIONS = {
     "sign of a complex determinant": _complex(lambda z: tf.linalg.slogdet(z)[0], 2, 2, 2),
     "logarithm of a complex determinant": _complex(lambda z: tf.linalg.slogdet(z)[1], 2, 2, 2),
     "cumprod of complex": _complex(lambda z: tf.math.cumprod(z, 0), 3),
+    "bessel_i0": (tf.math.bessel_i0, AROUND_ZERO),
+    "bessel_i1": (tf.math.bessel_i1, AROUND_ZERO),
+    "bessel_j0": (tf.math.special.bessel_j0, AROUND_ZERO),
+    "bessel_j1": (tf.math.special.bessel_j1, AROUND_ZERO),
+    "spence": (tf.math.special.spence, 1.0 + AROUND_ZERO[:2]),
+    "igamma and igammac": (
+        lambda x: tf.math.igamma(HALF, x * x) + tf.math.igammac(2.0 * HALF[:, None], x), 0.4 + np.ones(2)
+    ),
+    "segment_prod": (lambda x: tf.math.segment_prod(x, [0, 0, 2]), ZEROS.reshape(-1)[:3]),
+    "unsorted_segment_prod": (
+        lambda x: tf.math.unsorted_segment_prod(x, [[1, -1, 1, 1], [3, 1, 3, 0]], 4), ZEROS
+    ),
+    "dynamic_stitch with an index repeated": (
+        lambda x: tf.dynamic_stitch([[0, 1], [2, 1]], [x**2, x**3]), drawn(2, 2)
+    ),
+    "gather_nd by one index": (lambda x: tf.gather_nd(x**2, [1]), drawn(3, 2)),
+    "gather of a TensorArray with an index repeated": (
+        lambda x: tf.TensorArray(tf.float64, 3).unstack(x**2).gather([2, 0, 2]), drawn(3, 2)
+    ),
+    "segment_mean with an empty segment": (
+        lambda x: tf.math.segment_mean(x**2, [0, 2, 2]), drawn(3, 2)
+    ),
+    "unsorted_segment_max with an empty segment": (
+        lambda x: tf.math.unsorted_segment_max(x**2, [0, 2, 2], 3)[::2], drawn(3, 2)
+    ),
+    "sparse segments with none at the end": (
+        lambda x: tf.sparse.segment_sqrt_n(x**2, [0, 2, 0], [0, 2, 2], 5), drawn(3, 2)
+    ),
+    "euclidean norm": (
+        lambda x: tf.raw_ops.EuclideanNorm(input=x, axis=[1], keep_dims=True), drawn(2, 3)
+    ),
+    "power 0 and 1 at zero": (lambda x: x**0.0 + x**1.0 * x, AROUND_ZERO),
+    "multiply_no_nan of complex": _complex(lambda z: tf.math.multiply_no_nan(z, z * z), 3),
+    "squared difference of complex": _complex(
+        lambda z: tf.math.squared_difference(z * z, 2.0 * z), 3
+    ),
     "xlogy of complex": _complex(lambda z: tf.math.xlogy(z, 2.0 + z * z), 3),
 }  # fmt: skip
 for _interpolation in ("NEAREST", "BILINEAR"):
@@ -224,3 +262,111 @@ def test_a_tape_differentiates_a_penalty_on_the_jacobian(name, strategy):
 
     wanted = differences(lambda v: np.sum(jacobian_by_differences(name, v) ** 2), x, 1e-2)
     check_close(gradient(tf.constant(x)).numpy(), wanted, 10 * tolerance(name, 2))
+
+
+def fused(x, is_training):
+    """Returns normalized images, mean and variance of rows of images, scale, offset and the two."""
+    images, rest = tf.reshape(x[:12], [3, 1, 2, 2]), tf.reshape(x[12:], [4, 2])
+    mean, variance = ([], []) if is_training else (rest[2], rest[3])
+    return tf.concat([
+        tf.reshape(t, [-1])
+        for t in tf.raw_ops.FusedBatchNormV3(
+            x=images, scale=rest[0], offset=rest[1], mean=mean, variance=variance,
+            epsilon=0.1, is_training=is_training,
+        )[:3 if is_training else 1]
+    ], 0)  # fmt: skip
+
+
+def normalized(x, is_training):
+    """Returns the same in NumPy."""
+    images, rest = x[:12].reshape(6, 2), x[12:].reshape(4, 2)
+    mean, variance = (images.mean(0), images.var(0)) if is_training else rest[2:]
+    y = (images - mean) / np.sqrt(variance + 0.1) * rest[0] + rest[1]
+    return np.concatenate([y.ravel(), *((mean, variance * 6 / 5) if is_training else ())])
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_batch_normalization_has_the_derivatives_of_its_formula(is_training):
+    x = np.abs(drawn(20)) + 0.3
+    jacobian = differences(lambda v: normalized(v, is_training), x, 1e-3)
+    single = tf.constant(x, tf.float32)
+    found = tf.function(lambda x: tfjac.jacobian(fused(x, is_training), x), autograph=False)
+    check_close(found(single).numpy(), jacobian, 3e-5)
+    weights = np.random.default_rng(3).normal(size=jacobian.shape[0])
+
+    @tf.function(autograph=False)
+    def hessian(x):
+        return tfjac.hessian(tf.reduce_sum(fused(x, is_training) ** 2 * weights), x)
+
+    def gradient(v):
+        return differences(lambda w: np.sum(normalized(w, is_training) ** 2 * weights), v, 1e-2)
+
+    check_close(hessian(single).numpy(), differences(gradient, x, 1e-2), 1e-3)
+
+
+def _bessel_series(x, sign, order):
+    """Returns I or J of an order around zero by its series."""
+    factorial = np.cumprod([1.0, *range(1, 20)])
+    return sum(
+        sign**k * (x / 2) ** (2 * k + order) / factorial[k] / factorial[k + order]
+        for k in range(12)
+    )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_third_derivatives_of_bessel_functions_at_zero_are_those_of_their_series(sign):
+    function = tf.math.bessel_i1 if sign == 1 else tf.math.special.bessel_j1
+
+    @tf.function(autograph=False)
+    def third(x):
+        y = function(x)
+        for _ in range(3):
+            y = tfjac.vjp(y, x, tf.ones_like(y))
+        return y
+
+    h = 0.01
+    f = lambda x: _bessel_series(x, sign, 1)  # noqa: E731
+    wanted = (f(2 * h) - 2 * f(h) + 2 * f(-h) - f(-2 * h)) / (2 * h**3)
+    np.testing.assert_allclose(third(tf.constant([0.0], tf.float64)), [wanted], rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["reduce_prod", "segment_prod", "power 0 and 1 at zero",
+                                  "dynamic_stitch with an index repeated", "softsign"])  # fmt: skip
+def test_what_a_function_calls_is_replaced_at_unknown_sizes_too(name):
+    fn, x = FUNCTIONS[name]
+    signature = [tf.TensorSpec([None, *x.shape[1:]], tf.float64)]
+    if name == "segment_prod":
+        signature = [tf.TensorSpec(x.shape, tf.float64)]
+
+    @tf.function(autograph=False, input_signature=signature)
+    def jacobian(x):
+        return tfjac.jacobian(tf.function(fn, autograph=False)(x), x)
+
+    check_close(jacobian(tf.constant(x)).numpy(), jacobian_by_differences(name, x), 1e-7)
+
+
+# Op type -> function of float64 numbers that has one with a wrong derivative, and a word.
+REFUSED = {
+    "Zeta": (lambda x: tf.math.zeta(x, tf.constant(2.0, x.dtype)), "input 0 (`x`)"),
+    "Betainc": (lambda x: tf.math.betainc(x, x, tf.constant(0.5, x.dtype)), "1 (`b`)"),
+    "MatrixSquareRoot": (
+        lambda x: tf.math.real(tf.linalg.sqrtm(tf.linalg.diag(tf.complex(x, x)))),
+        "complex matrices",
+    ),
+    "Sign": (lambda x: tf.math.real(tf.raw_ops.Sign(x=tf.complex(x, x))), "complex numbers"),
+    "OneHot": (lambda x: tf.one_hot([1], 3, x[0], x[1], dtype=x.dtype), "no derivative"),
+    "LinSpace": (lambda x: tf.raw_ops.LinSpace(start=x[0], stop=x[1], num=4), "no derivative"),
+    "Range": (lambda x: tf.range(x[0], 9 * x[1], x[1]), "no derivative"),
+    "PyFunc": (lambda x: tf.ensure_shape(
+        tf.numpy_function(np.sin, [x], x.dtype), x.shape), "no derivative"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op_type", REFUSED)
+def test_an_op_without_a_right_derivative_is_named(op_type):
+    fn, word = REFUSED[op_type]
+    with pytest.raises(tfjac.errors.NotDifferentiableError) as raised:
+        tf.function(lambda x: tfjac.jacobian(fn(x), x), autograph=False)(
+            tf.constant([1.5, 2.5], tf.float64)
+        )
+    assert f"of type {op_type}," in str(raised.value) and word in str(raised.value)

@@ -4,9 +4,12 @@ import collections
 import pathlib
 import re
 
+import answers_test
 import pytest
 
 from tfjac.audit import families, reasons, table
+from tfjac.graph import missing
+from tfjac.rewriting.table import TABLE
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "tensorflow_derivatives.md"
 
@@ -34,3 +37,24 @@ def test_the_page_says_of_which_tensorflow_it_is_and_how_many_op_types_are_regis
     sampled = {sample.op_type for sample in families.OPS}
     assert f"of all {len(sampled) + len(reasons.NOT_SAMPLED)} op types" in text
     assert f" {len(sampled)} were tried" in text
+
+
+def test_the_page_names_each_op_type_that_is_replaced_or_refused():
+    refused = {
+        *missing.NONE_BY_INPUT,
+        *missing.WRONG,
+        *(name for name, _ in missing.WRONG_BY_INPUT),
+    }
+    text = PAGE.read_text()
+    assert [name for name in sorted({*TABLE, *refused}) if f"`{name}`" not in text] == []
+
+
+def test_each_line_says_whether_an_op_type_is_replaced_or_refused():
+    said = {op_type: does for op_type, *_, does in lines()}
+    assert [n for n in said if n in TABLE and "replaced" not in said[n]] == []
+    assert [n for n in said if n in missing.WRONG and "refuses" not in said[n]] == []
+
+
+def test_the_page_of_limits_names_what_depends_on_values():
+    text = (PAGE.parent / "limits.md").read_text()
+    assert [name for name, _ in answers_test.BY_VALUE if f"`{name}" not in text] == []

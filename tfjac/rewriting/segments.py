@@ -22,7 +22,8 @@ def _mean(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 def _extreme(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Returns the mean of those entries of each segment that are as large as its extreme."""
     x, segments = inputs[:2]
-    (extreme,) = tf_internals.same_op(op, inputs)
+    # Only where it is, and how often, depends on the extreme itself.
+    extreme = tf.stop_gradient(tf_internals.same_op(op, inputs)[0])
     count, places = tf.shape(extreme)[0], tf.maximum(segments, 0)
 
     def summed(v: tf.Tensor) -> tf.Tensor:

@@ -33,7 +33,7 @@ def _ratio(x: tf.Tensor, sign: int, function: Callable[[tf.Tensor], tf.Tensor]) 
         0.5 * (sign / 4) ** k / math.factorial(k) / math.factorial(k + 1) for k in range(_TERMS)
     ]
     series = [even[k // 2] if k % 2 == 0 else 0.0 for k in range(_TERMS)]
-    return _near(x, 0.5, series, lambda x: function(x) / x)
+    return _near(x, 0.5, series, lambda far: function(x) / far)
 
 
 @tf.custom_gradient
