@@ -54,7 +54,7 @@ def problem(y: tf.Tensor, xs: Sequence[Any], batch: bool, twice: bool = False) -
     right = copies.rewritten(y, tensors, found.ops, twice)
     if right is not y:
         found = dataclasses.replace(found, y=right, asked=y)
-    missing.check_differentiable(tensors, found.ops)
+    missing.check_differentiable(tensors, found.ops, twice)
     return found
 
 

@@ -75,13 +75,19 @@ WRONG: dict[str, tuple[Callable[[tf.Operation], bool], str]] = {
         for kind in ("Concat", "Gather", "Read", "Scatter", "Split", "Write")
     },
 }
+# The same where the second derivative is.
+WRONG_TWICE: dict[str, tuple[Callable[[tf.Operation], bool], str]] = {
+    "Svd": (_is_complex, "of complex matrices, if differentiated twice,"),
+}
 # The same by one input only.
 WRONG_BY_INPUT: dict[tuple[str, int], tuple[Callable[[tf.Operation], bool], str]] = {
     ("CropAndResize", 1): (lambda op: op.get_attr("method") == b"nearest", "by nearest boxes"),
 }
 
 
-def check_differentiable(tensors: Iterable[tf.Tensor], ops: Sequence[tf.Operation]) -> None:
+def check_differentiable(
+    tensors: Iterable[tf.Tensor], ops: Sequence[tf.Operation], twice: bool = False
+) -> None:
     """Raises if an op between x and y, or in a body there, passes floats on without derivative.
 
     `tf.gradients` would drop that path without a word and return too small a Jacobian.
@@ -89,26 +95,27 @@ def check_differentiable(tensors: Iterable[tf.Tensor], ops: Sequence[tf.Operatio
     Args:
       tensors: the sources.
       ops: the ops between, in topological order.
+      twice: whether they will be differentiated twice.
     """
     if not any(_may_be_refused(op) for op in ops):
         return
     for op, given in bodies.walk(ops, bodies.Reached.after(tensors, ops)):
         if any(subgraph.carries_derivative(t) for t in op.outputs):
-            _check(op, given)
+            _check(op, given, twice)
 
 
 def _may_be_refused(op: tf.Operation) -> bool:
     if op.type in subgraph.WITH_BODY or subgraph.is_by_hand(op):
         return True
     by_input = {op_type for op_type, _ in WRONG_BY_INPUT}
-    return op.type in NONE_BY_INPUT | WRONG or op.type in by_input or _has_none(op)
+    return op.type in NONE_BY_INPUT | WRONG | WRONG_TWICE or op.type in by_input or _has_none(op)
 
 
 def _has_none(op: tf.Operation) -> bool:
     return op.type not in stops.ZERO_DERIVATIVE and tf_internals.has_no_derivative(op.type)
 
 
-def _check(op: tf.Operation, given: Sequence[bool]) -> None:
+def _check(op: tf.Operation, given: Sequence[bool], twice: bool) -> None:
     names = NONE_BY_INPUT.get(op.type, {})
     missing = [f"{i} (`{name}`)" for i, name in names.items() if given[i]]
     if missing:
@@ -117,6 +124,7 @@ def _check(op: tf.Operation, given: Sequence[bool]) -> None:
         raise _error(op, "no derivative")
     faults = [
         WRONG.get(op.type),
+        WRONG_TWICE.get(op.type) if twice else None,
         *(WRONG_BY_INPUT.get((op.type, i)) for i, g in enumerate(given) if g),
     ]
     for applies, where in filter(None, faults):
