@@ -39,11 +39,6 @@ class Answer:
         """What `auto` minimizes, in vector-Jacobian products."""
         return self.cost.work + self.cost.graph_ops / _OPS_PER_PASS
 
-    def wrong(self, problem: Problem) -> list[str]:
-        """Returns the types of ops on the way whose gradient is wrong somewhere, as used here."""
-        mended = getattr(self.strategy, "mends", frozenset())
-        return sorted({op.type for op in problem.ops} & set(base.WRONG_GRADIENTS) - mended)
-
     def line(self, problem: Problem) -> str:
         """Returns the answer in one line."""
         name = f"{self.strategy.name:<12}"
@@ -64,7 +59,6 @@ class Answer:
         ]
         if cost.loops:
             parts.append(f"one by one: {', '.join(cost.loops)}")
-        parts += [f"wrong {base.WRONG_GRADIENTS[t]} of {t}" for t in self.wrong(problem)]
         return f"{name} score {self.score:.1f}: {', '.join(parts)}"
 
 
@@ -105,8 +99,6 @@ class Plan:
 def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | None) -> Plan:
     """Returns the plan for `problem`: the strategy named, or under "auto" the one of least score.
 
-    One that is right everywhere comes before one that is not.
-
     Args:
       problem: the problem.
       strategy: "auto", a name of `strategies.names()`, or a Strategy of the caller's.
@@ -117,7 +109,7 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     """
     budget = chunk_size.bytes if isinstance(chunk_size, base.MemoryBudget) else None
     answers = tuple(_ask(s, problem, budget) for s in _candidates(strategy, chunk_size))
-    ranked = _ranked(answers, problem)
+    ranked = _ranked(answers)
     if not ranked:
         refusals = "; ".join(f"{a.strategy.name}: {a.support.reason}" for a in answers)
         raise errors.UnsupportedError(
@@ -127,10 +119,10 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     return Plan(ranked[0].strategy, answers, problem)
 
 
-def _ranked(answers: Sequence[Answer], problem: Problem) -> list[Answer]:
-    """Returns those that take the problem, what is right everywhere first, then by score."""
+def _ranked(answers: Sequence[Answer]) -> list[Answer]:
+    """Returns those that take the problem, by score."""
     willing = [answer for answer in answers if answer.support.ok]
-    return sorted(willing, key=lambda answer: (bool(answer.wrong(problem)), answer.score))
+    return sorted(willing, key=lambda answer: answer.score)
 
 
 def build(
@@ -151,7 +143,7 @@ def build(
     """
     plan = choose(problem, strategy, chunk_size)
     failures = []
-    for answer in _ranked(plan.answers, problem):
+    for answer in _ranked(plan.answers):
         try:
             built = answer.strategy.build(problem)
         except errors.UnsupportedError as error:
@@ -175,12 +167,11 @@ def best(plans: Sequence[Plan], number: int) -> list[str]:
       plans: of several targets, or parts of them.
       number: how many at most.
     """
-    scores: dict[str, tuple[bool, float]] = {}
+    scores: dict[str, float] = {}
     for strategy in STRATEGIES:
         answers = [a for p in plans for a in p.answers if a.strategy.name == strategy.name]
         if answers and all(a.support.ok for a in answers):
-            is_wrong = any(a.wrong(p.problem) for p, a in zip(plans, answers))
-            scores[strategy.name] = (is_wrong, sum(answer.score for answer in answers))
+            scores[strategy.name] = sum(answer.score for answer in answers)
     return sorted(scores, key=scores.__getitem__)[:number]
 
 

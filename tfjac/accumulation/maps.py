@@ -25,10 +25,6 @@ ADDS = frozenset({"Add", "AddN", "AddV2", "BiasAdd", "BiasAddV1", "AccumulateNV2
 # What is not chosen has the derivative zero, whatever it would have been.
 CHOOSES = frozenset({"Select", "SelectV2"})
 
-# A running product of more has a matrix of its own for each too large to write down: TensorFlow's
-# gradient serves it, which is wrong at zeros.
-_LONGEST_PRODUCT = 256
-
 
 def steps_of(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
     """Returns the local Jacobian of output `o` by input `i`; adds nothing to the graph yet.
@@ -151,53 +147,6 @@ def _running_sum(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType
     return (native(op, i, o, found.links, carry(True), carry(False), 0.0),)
 
 
-def _running_product(
-    op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType
-) -> Steps | None:
-    """The product of the others before each, without the quotients that fail at zeros."""
-    rows, entries = ends(op, i, o, found.links)
-    along = [a for a in range(len(rows)) if (a, a) not in found.links]
-    size = op.inputs[0].shape[along[0]] if len(along) == 1 else None
-    if size is None or size > _LONGEST_PRODUCT:
-        return None
-    (place,), exclusive, reverse = along, op.get_attr("exclusive"), op.get_attr("reverse")
-    if size == 1:
-        return () if exclusive else term(rows, entries)
-
-    def make() -> tf.Tensor:
-        x = tf.cast(op.inputs[0], dtype)
-        last = [*(k for k in range(len(rows)) if k != place), place]
-        x = tf.transpose(x, last)[..., tf.newaxis, :]
-        # Row j: all entries but the j-th.
-        others = tf.where(np.eye(size, dtype=bool), tf.ones([], dtype), x)
-        found_ = _products_up_to(others, exclusive, reverse)
-        ones = np.ones([size, size], bool)
-        reached = np.tril(ones, -exclusive) if reverse else np.triu(ones, exclusive)
-        return tf.where(reached, found_, tf.zeros([], dtype))
-
-    lanes = [group for k, group in enumerate(rows) if k != place]
-    axes = [*lanes, entries[place], rows[place]]
-    turns = (size - 1).bit_length() + 2
-    return term(rows, entries, [factor(make, axes, dtype, turns=turns)])
-
-
-def _products_up_to(tensor: tf.Tensor, exclusive: bool, reverse: bool) -> tf.Tensor:
-    """Returns running products along the last axis, by products alone, so that they differentiate.
-
-    Each turn multiplies by what is as far away as was multiplied already.
-    """
-    size = tensor.shape[-1]
-
-    def moved(t: tf.Tensor, n: int) -> tf.Tensor:
-        ones = tf.ones_like(t[..., :n])
-        return tf.concat([t[..., n:], ones] if reverse else [ones, t[..., :-n]], -1)
-
-    found = moved(tensor, 1) if exclusive else tensor
-    for power in range((size - 1).bit_length()):
-        found *= moved(found, 1 << power)
-    return found
-
-
 def _matmul(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
     a, b = op.get_attr("transpose_a"), op.get_attr("transpose_b")
     labels = [["k", "m"] if a else ["m", "k"], ["n", "k"] if b else ["k", "n"]]
@@ -271,7 +220,6 @@ _BY_KIND = {
 
 _BY_TYPE = {
     **dict.fromkeys(("EuclideanNorm", "L2Loss", "Max", "Mean", "Min", "Prod", "Sum"), _sum),
-    "Cumprod": _running_product,
     "Cumsum": _running_sum,
     "MatMul": _matmul,
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _batch_matmul),

@@ -10,41 +10,56 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfjac import shapes
 from tfjac.rewriting.replacement import Replacement
 
 Combine = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def _axis(op: tf.Operation) -> int | None:
-    """Returns the axis of a running op, if it is told and of known size."""
+    """Returns the axis of a running op, if it is told."""
     axis, rank = tf.get_static_value(op.inputs[1]), op.inputs[0].shape.rank
-    if axis is None or rank is None or op.inputs[0].shape[int(axis)] is None:
-        return None
-    return int(axis) % rank
+    return None if axis is None or rank is None else int(axis) % rank
 
 
 def _is_told(op: tf.Operation, given: Sequence[bool]) -> bool:
     return _axis(op) is not None
 
 
-def _cut(tensor: tf.Tensor, axis: int, begin: int, end: int) -> tf.Tensor:
+def _cut(tensor: tf.Tensor, axis: int, begin: shapes.Size, end: shapes.Size) -> tf.Tensor:
     return tensor[(slice(None),) * axis + (slice(begin, end),)]
 
 
 def _running(op: tf.Operation, x: tf.Tensor, combine: Combine, neutral: tf.Tensor) -> tf.Tensor:
-    axis = _axis(op)
-    size, reverse = op.inputs[0].shape[axis], op.get_attr("reverse")
+    axis, reverse = _axis(op), op.get_attr("reverse")
     if reverse:
         x = tf.reverse(x, [axis])
+    size = shapes.shape_of(x)[axis]
+
+    def doubled(step: shapes.Size, x: tf.Tensor) -> tf.Tensor:
+        ahead = combine(_cut(x, axis, 0, size - step), _cut(x, axis, step, size))
+        return tf.concat([_cut(x, axis, 0, step), ahead], axis)
+
+    x = _repeated(doubled, size, x)
+    if op.get_attr("exclusive"):
+        first = tf.zeros_like(_cut(x, axis, 0, 1)) + neutral
+        x = tf.concat([first, x[(slice(None),) * axis + (slice(0, -1),)]], axis)
+    return tf.reverse(x, [axis]) if reverse else x
+
+
+def _repeated(doubled: Callable, size: shapes.Size, x: tf.Tensor) -> tf.Tensor:
+    """Returns what comes of a step of 1, 2, 4, ... entries, as long as there are more."""
+    if not isinstance(size, int):
+        return tf.while_loop(
+            lambda step, _: step < size,
+            lambda step, x: (2 * step, tf.ensure_shape(doubled(step, x), x.shape)),
+            (tf.constant(1), x),
+            maximum_iterations=31,  # what a whole number of 32 bits counts
+        )[1]
     step = 1
     while step < size:
-        ahead = combine(_cut(x, axis, 0, size - step), _cut(x, axis, step, size))
-        x = tf.concat([_cut(x, axis, 0, step), ahead], axis)
-        step *= 2
-    if op.get_attr("exclusive") and size:
-        first = tf.zeros_like(_cut(x, axis, 0, 1)) + neutral
-        x = tf.concat([first, _cut(x, axis, 0, size - 1)], axis)
-    return tf.reverse(x, [axis]) if reverse else x
+        x, step = doubled(step, x), 2 * step
+    return x
 
 
 def _cumprod(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -180,10 +180,6 @@ _WINDOWS = ("AvgPool", "Conv", "DepthwiseConv", "MaxPool")
 # Passes to expect where the shapes do not tell.
 _UNKNOWN_PASSES = 100
 
-# Ops whose gradient in TensorFlow is wrong somewhere, and where. A strategy that has a Jacobian
-# of its own for some says so by its attribute `mends`.
-WRONG_GRADIENTS = {"Cumprod": "at zeros"}
-
 # Batched products of matrices, and what has them in its gradient.
 _BATCHED_PRODUCTS = frozenset(
     {
@@ -225,8 +221,7 @@ _NOT_MAPPED = frozenset(
 class Strategy(Protocol):
     """A way to build the Jacobian. Implementations are frozen dataclasses; fields are options.
 
-    One that carries several passes at once has a field `chunk_size` (int, None or "auto"). One that
-    does not use TensorFlow's gradient of some ops in WRONG_GRADIENTS has their types in `mends`.
+    One that carries several passes at once has a field `chunk_size` (int, None or "auto").
     """
 
     name: str

@@ -28,7 +28,6 @@ class CrossCountry:
     """
 
     name = "cross_country"
-    mends = frozenset({"Cumprod"})
 
     def supports(self, problem: base.Problem) -> base.Support:
         """Says no to complex tensors, and where sizes that it needs are not known."""
