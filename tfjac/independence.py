@@ -89,7 +89,7 @@ def of(y: tf.Tensor, source: Source) -> Dependence:
 
 def apart(y: tf.Tensor, source: Source) -> int:
     """Returns the number of leading axes kept apart for certain, whatever unknown sizes may be."""
-    if isinstance(source.value, tf.Variable):
+    if isinstance(source.value, tf.Variable) or source.shape.rank == 0:
         return 0
     return of(y, source).apart
 
