@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import models
+import numpy as np
 import pytest
 import relations
 import tensorflow as tf
@@ -49,7 +50,8 @@ SAMPLE = [m for m in models.MODELS if m.oracle][::12]
 
 @pytest.mark.parametrize("model", SAMPLE, ids=lambda m: m.name)
 def test_relations_hold_for_models(model):
-    task = relations.Task(
-        model.make(), [tf.TensorSpec([None, *model.shape], tf.float32)], [model.inputs(2)]
-    )
+    fn, x = model.make(), model.inputs(2)
+    if not np.array_equal(*[fn(tf.constant(x)).numpy() for _ in range(2)]):
+        pytest.skip("it draws at random")
+    task = relations.Task(fn, [tf.TensorSpec([None, *model.shape], tf.float32)], [x])
     check_all(some_names(NAMES, SAMPLE.index(model), 2), task, 1e-4)

@@ -65,7 +65,14 @@ class Task:
 
 
 # What TensorFlow raises where a function does not run in some way of calling.
-FAILURES = (tf.errors.OpError, ValueError, TypeError, AttributeError, LookupError)
+FAILURES = (
+    tf.errors.OpError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    RuntimeError,  # an eager tensor of a layer in a graph of TensorFlow 1
+)
 
 
 def _tried(call):
