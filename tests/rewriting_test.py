@@ -126,7 +126,8 @@ FUNCTIONS = {
     "bessel_j1": (tf.math.special.bessel_j1, AROUND_ZERO),
     "spence": (tf.math.special.spence, 1.0 + AROUND_ZERO[:2]),
     "igamma and igammac": (
-        lambda x: tf.math.igamma(HALF, x * x) + tf.math.igammac(2.0 * HALF[:, None], x), 0.4 + np.ones(2)
+        lambda x: tf.math.igamma(HALF, x * x) + tf.math.igammac(2.0 * HALF[:, None], x),
+        np.array([1.4, 0.9]),
     ),
     "segment_prod": (lambda x: tf.math.segment_prod(x, [0, 0, 2]), ZEROS.reshape(-1)[:3]),
     "unsorted_segment_prod": (
@@ -221,8 +222,14 @@ def hessian_by_differences(name, x):
     return differences(gradient, x, 1e-2)
 
 
-# Where the first gradient is wrong, what a tape of TensorFlow gives is the gradient of nothing.
-_WRONG_ONCE = ("xlogy", "xlog1py", "xdivy", "cumprod", "determinant", "sign of", "logarithm of")
+# Where the first gradient is wrong, or a quotient by zero that is then passed over, what a tape of
+# TensorFlow gives is not what can be differentiated.
+_WRONG_ONCE = (
+    *("xlogy", "xlog1py", "xdivy", "cumprod", "determinant", "sign of", "logarithm of"),
+    *("bessel_i1", "bessel_j1", "spence", "segment_prod", "unsorted_segment_prod"),
+    *("segment_mean", "gather of a TensorArray", "dynamic_stitch", "gather_nd", "power 0"),
+    *("multiply_no_nan", "squared difference", "unsorted_segment_max"),
+)
 _TWICE = [n for n in FUNCTIONS if n not in _SINGLE and n not in _LINEAR]
 
 
