@@ -129,7 +129,10 @@ FUNCTIONS = {
         lambda x: tf.math.igamma(HALF, x * x) + tf.math.igammac(2.0 * HALF[:, None], x),
         np.array([1.4, 0.9]),
     ),
-    "segment_prod": (lambda x: tf.math.segment_prod(x, [0, 0, 2]), ZEROS.reshape(-1)[:3]),
+    "segment_prod": (
+        lambda x: tf.ensure_shape(tf.math.segment_prod(x, [0, 0, 2]), [3]),
+        ZEROS.reshape(-1)[:3],
+    ),
     "unsorted_segment_prod": (
         lambda x: tf.math.unsorted_segment_prod(x, [[1, -1, 1, 1], [3, 1, 3, 0]], 4), ZEROS
     ),
@@ -141,7 +144,7 @@ FUNCTIONS = {
         lambda x: tf.TensorArray(tf.float64, 3).unstack(x**2).gather([2, 0, 2]), drawn(3, 2)
     ),
     "segment_mean with an empty segment": (
-        lambda x: tf.math.segment_mean(x**2, [0, 2, 2]), drawn(3, 2)
+        lambda x: tf.ensure_shape(tf.math.segment_mean(x**2, [0, 2, 2]), [3, 2]), drawn(3, 2)
     ),
     "unsorted_segment_max with an empty segment": (
         lambda x: tf.math.unsorted_segment_max(x**2, [0, 2, 2], 3)[::2], drawn(3, 2)
