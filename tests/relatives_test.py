@@ -24,10 +24,6 @@ _EVERY = frozenset(STRATEGIES) - {"structural"}
 _BY_ROWS = frozenset({"unstack", "while_loop", "vectorized"})
 _AUTO = frozenset({"auto"})
 UPSTREAM: dict[str, frozenset[str]] = {
-    # The gradient of cumprod is made of quotients by x, and that of prod of cumprods.
-    "prod: hessian, 1 zeros": _EVERY - {"auto", "cross_country"},
-    "prod: hessian, 2 zeros": _EVERY - {"auto", "cross_country"},
-    **{n: _EVERY - {"auto", "cross_country"} for n in RELATIVES if n.startswith("cumprod: ")},
     # Zero, for a branch that was not taken, times infinity.
     "where: division": _BY_ROWS,
     "where: nested": _BY_ROWS,
@@ -35,18 +31,15 @@ UPSTREAM: dict[str, frozenset[str]] = {
     "where: rows": _BY_ROWS,
     # There the weight, a number, has been multiplied into what was chosen.
     "where: after a product": _BY_ROWS | {"cross_country"},
-    # x log y is differentiated by x as if x = 0 were a rule of its own.
-    "where: xlogy at zero": _EVERY | {"structural"},
-    # Differences of equal singular values, and the inverse of a singular matrix.
+    # Differences of equal singular values.
     "spectrum: put together, equal": _EVERY,
-    "spectrum: determinant of a singular matrix": _EVERY,
+    # The inverse of a singular matrix: all refuse it when they run.
+    "spectrum: determinant of a singular matrix": _AUTO,
     # The gradient of a transform of fewer entries than there are has their number: all refuse it.
     "fourier: rfft truncated": _AUTO,
     "fourier: rfft truncated, odd": _AUTO,
     "fourier: irfft truncated": _AUTO,
     "fourier: rfft2d truncated": _AUTO,
-    # Conv2DBackpropInput has no kernel with dilations for the CPU.
-    "window: dilated in one dimension": _BY_ROWS,
 }
 
 
