@@ -297,7 +297,9 @@ def test_the_jacobian_of_an_op_is_that_of_its_gradient(op_type, fn, inputs, opti
             continue  # without a derivative, or of a size that the graph does not tell
         for ours, wanted in found:
             largest = np.nanmax(np.abs(wanted), initial=1e-3)
-            np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-11 * largest)
+            # Of float32 the two add up in another order where several ops stand for one.
+            rough = 1e-6 if op_type in table.TABLE and value.dtype == np.float32 else 1e-11
+            np.testing.assert_allclose(ours, wanted, rtol=0, atol=rough * largest)
 
 
 # Ops of which the map over all rows fails in TensorFlow 2.21, or the gradient leaves an input out.

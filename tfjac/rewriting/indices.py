@@ -79,7 +79,9 @@ def _updated(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     )
     rest = tf.shape(tensor)[depth:]
     rows = tf.reshape(updates, tf.concat([[count], rest], 0))
-    taken = tf.gather(rows, tf.maximum(places, 0)) if updates.shape.num_elements() != 0 else tensor
+    # One more, which stands for the places that none is put to.
+    rows = tf.concat([rows, tf.zeros(tf.concat([[1], rest], 0), rows.dtype)], 0)
+    taken = tf.gather(rows, tf.where(places >= 0, places, count))
     ones = tf.ones(tf.shape(rest), tf.int32)
     is_put = tf.reshape(places >= 0, tf.concat([tf.shape(places), ones], 0))
     return [tf.where(is_put, taken, tensor)]
