@@ -17,6 +17,7 @@ from tfjac.accumulation import bracketing, contraction, maps, sums, terms
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Term
+from tfjac.rewriting import table
 
 pytestmark = pytest.mark.filterwarnings("ignore::tfjac.errors.LoopFallbackWarning")
 
