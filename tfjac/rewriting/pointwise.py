@@ -37,14 +37,14 @@ def _xlog1py(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 
 def _xdivy(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     x, y = inputs
-    return [x / tf.where((x == 0) & (y == 0), tf.ones([], y.dtype), y)]
+    return [x / tf.where(tf.equal(x, 0) & tf.equal(y, 0), tf.ones([], y.dtype), y)]
 
 
 def _harmless(x: tf.Tensor, y: tf.Tensor, bound: float) -> tf.Tensor:
     """Returns y, or one where x is zero and the logarithm is not finite: the product is zero."""
     # Comparing complex numbers by size is not defined.
-    outside = y == bound if y.dtype.is_complex else ~(y > bound) | (y == float("inf"))
-    return tf.where((x == 0) & outside, tf.ones([], y.dtype), y)
+    outside = tf.equal(y, bound) if y.dtype.is_complex else ~(y > bound) | tf.equal(y, float("inf"))
+    return tf.where(tf.equal(x, 0) & outside, tf.ones([], y.dtype), y)
 
 
 def _squared_difference(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -55,7 +55,7 @@ def _squared_difference(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[t
 def _multiplied(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     x, y = inputs
     finite = tf.math.is_finite(tf.math.real(x)) & tf.math.is_finite(tf.math.imag(x))
-    return [tf.where((y == 0) & ~finite, tf.zeros([], x.dtype), x) * y]
+    return [tf.where(tf.equal(y, 0) & ~finite, tf.zeros([], x.dtype), x) * y]
 
 
 def _is_complex(op: tf.Operation, given: Sequence[bool]) -> bool:

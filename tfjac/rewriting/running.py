@@ -116,13 +116,13 @@ def _segment_product(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.T
     ones = [1] * rest.rank
     step = 1
     while step < size:
-        same = tf.reshape(segments[:-step] == segments[step:], [size - step, *ones])
+        same = tf.reshape(tf.equal(segments[:-step], segments[step:]), [size - step, *ones])
         found = tf.where(same, x[:-step] * x[step:], x[step:])
         x, step = tf.concat([x[:step], found], 0), 2 * step
     numbers = tf.range(tf.cast(count, segments.dtype))
     last = tf.searchsorted(segments, numbers, side="right") - 1
     place = tf.maximum(last, 0)
-    is_filled = (last >= 0) & (tf.gather(segments, place) == numbers)
+    is_filled = (last >= 0) & tf.equal(tf.gather(segments, place), numbers)
     return [tf.where(tf.reshape(is_filled, [-1, *ones]), tf.gather(x, place), tf.ones([], x.dtype))]
 
 

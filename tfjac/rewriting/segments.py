@@ -30,11 +30,11 @@ def _extreme(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         # Entries whose segment is negative are dropped.
         return tf.math.unsorted_segment_sum(v, segments, count)
 
-    is_extreme = x == tf.gather(extreme, places)
+    is_extreme = tf.equal(x, tf.gather(extreme, places))
     ties = summed(tf.cast(is_extreme, x.dtype))
     share = tf.gather(tf.maximum(ties, tf.ones([], x.dtype)), places)
     found = summed(tf.where(is_extreme, x / share, tf.zeros_like(x)))
-    return [tf.where(ties == 0, extreme, found)]
+    return [tf.where(tf.equal(ties, 0), extreme, found)]
 
 
 def _weights(op: tf.Operation, segments: tf.Tensor, count: tf.Tensor, dtype) -> tf.Tensor:

@@ -62,7 +62,7 @@ def _bessel_i1e(x: tf.Tensor):
     def pulled(cotangent):
         # I1e = exp(-abs x) I1
         slope = _bessel_i0e(x) - tf.exp(-tf.abs(x)) * _ratio(x, 1, _bessel_i1)
-        far = _bessel_i0e(x) - _bessel_i1e(x) / tf.where(x == 0, tf.ones_like(x), x)
+        far = _bessel_i0e(x) - _bessel_i1e(x) / tf.where(tf.equal(x, 0), tf.ones_like(x), x)
         # exp(-abs x) I1 is zero times infinity far from zero.
         slope = tf.where(tf.abs(x) < 0.5, slope, far)
         return cotangent * (slope - tf.sign(x) * _bessel_i1e(x))
