@@ -488,7 +488,6 @@ REASONS = {
         X,
     ),
     "elements of a list": ("vectorized", by_a_gather_of_a_list, X),
-    "empty segments": ("forward", lambda x: tf.math.segment_max(x, [0, 1]), X),
     "pooling as large as its input": (
         "forward",
         lambda x: tf.nn.max_pool2d(x, 2, 1, "SAME"),

@@ -16,6 +16,10 @@ from tfjac.errors import (
 X = tf.constant([[1.0, 2.0], [3.0, 4.0]])
 
 
+def round_to_grid(x):
+    return tf.cast(tf.quantization.fake_quant_with_min_max_args(tf.cast(x, tf.float32)), x.dtype)
+
+
 def in_function(body, *args):
     return lambda: tf.function(body, autograph=False)(*args)
 

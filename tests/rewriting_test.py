@@ -31,8 +31,8 @@ def _layer(make, shape):
 
 def _affine(interpolation, fill_mode, by="images"):
     images = tf.constant(drawn(2, 4, 5, 2))
-    matrix = np.array([[0.7, -0.2, 0.43, 0.3, 0.8, -0.37, 0.01, -0.02]])
-    matrices = np.concatenate([matrix, [[1.3, 0.4, -1.6, -0.5, 1.2, 1.1, 0.0, 0.03]]])
+    matrix = np.array([[0.68, -0.08, 0.54, 0.25, 0.72, -0.34, 0.01, -0.02]])
+    matrices = np.concatenate([matrix, [[1.36, 0.42, -1.57, -0.51, 1.11, 1.19, 0.0, 0.03]]])
 
     def transformed(images, transforms):
         return tf.raw_ops.ImageProjectiveTransformV3(

@@ -34,13 +34,6 @@ ONE_WAY = frozenset(
     }
 )
 
-# Op types whose gradient divides the cotangent by the size of a segment. The second gradient of an
-# empty segment is then 0 / 0, where the row is zero.
-DIVIDES_BY_ZERO = frozenset(
-    {"SegmentMax", "SegmentMean", "SegmentMin", "UnsortedSegmentMax", "UnsortedSegmentMin"}
-)
-
-
 # Op types whose second gradient gives zeros in TensorFlow 2.21 where the output has as many entries
 # as the input: MaxPoolGradGrad then writes over the cotangent before it reads it.
 POOLS = frozenset({"MaxPool", "MaxPool3D", "MaxPoolV2"})
@@ -71,10 +64,6 @@ class Forward:
             if op_type in ONE_WAY:
                 return base.Support(
                     False, f"the gradient of {place} cannot be differentiated again"
-                )
-            if op_type in DIVIDES_BY_ZERO:
-                return base.Support(
-                    False, f"the gradient of {place} is not finite forward for empty segments"
                 )
         if not second_gradients(problem).ok:
             return second_gradients(problem)
