@@ -526,17 +526,11 @@ OF_UNKNOWN_SIZE = frozenset(
 # Examples that are not seen to stay apart, or sizes that the graph does not tell.
 NOT_TAKEN = frozenset(
     {
-        "flow.vectorized_map_of_product",
         "keras.RandomCrop",
         "keras.RandomElasticTransform",
         "keras.Resizing.pad",
         "op.boolean_mask_of_features",
-        "op.crop_and_resize",
-        "op.ctc",
-        "op.entry_by_own_row",
-        "op.gather_nd_batch_dims",
         "op.random_gamma",
-        "op.recomputed",
         "op.repeat_features",
         "stack.force_of_recurrence",
     }

@@ -330,7 +330,6 @@ def _looping_ops():
         lambda x: tf.nn.dilation2d(x, kernel[..., 0], [1] * 4, "SAME", "NHWC", [1] * 4),
     )
     yield "GatherNd", picture[0], lambda x: tf.gather_nd(x, [[0, 1], [2, 2]])
-    yield "LRN", picture, lambda x: tf.nn.local_response_normalization(x)
     yield "MirrorPad", picture, lambda x: tf.pad(x, [[0, 0], [1, 1], [0, 0], [0, 0]], "REFLECT")
     for name in ("bicubic", "bilinear", "nearest"):
         op_type = "Resize" + {"nearest": "NearestNeighbor"}.get(name, name.title())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -11,6 +13,8 @@ from tfjac import blocks, errors, graph_memo, nests, planning, problems, shapes,
 from tfjac import independence as independence_lib
 from tfjac.problems import Nested
 from tfjac.strategies import Problem, Source, Strategy, base
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +113,28 @@ def _by_source(problem: Problem, options: Options) -> list[tf.Tensor | None]:
     found: dict[Source, tf.Tensor | None] = {}
     for part in groups(problem):
         is_mixed = problem.y.dtype.is_complex and not part.sources[0].dtype.is_complex
-        solved = (_complex_by_real if is_mixed else _solve)(part, options)
+        solve = functools.partial(_complex_by_real if is_mixed else _solve, options=options)
+        part, solved = as_shown(part, problem.apart, solve)
         for source, jacobian_ in zip(part.sources, solved):
             found[source] = _finished(part, problem.apart, source, jacobian_, options)
     return [found[source] for source in problem.sources]
+
+
+def as_shown(part: Problem, wanted: int, make: Callable[[Problem], T]) -> tuple[Problem, T]:
+    """Returns the problem and what is made of it, with as many axes apart as were shown to be.
+
+    With as many as are `wanted` where the strategy does not follow what was shown, as by indices.
+    """
+    try:
+        return part, make(part)
+    except errors.UnsupportedError as refusal:
+        if part.apart == wanted:
+            raise
+        whole = dataclasses.replace(part, apart=wanted)
+        try:
+            return whole, make(whole)
+        except errors.UnsupportedError:
+            raise refusal from None
 
 
 def groups(problem: Problem) -> list[Problem]:

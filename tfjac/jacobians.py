@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfjac import construction, nests, planning, problems
 from tfjac.problems import Nested
-from tfjac.strategies import Strategy
+from tfjac.strategies import Problem, Strategy
 
 
 @tf.autograph.experimental.do_not_convert
@@ -256,9 +256,12 @@ def plan(
     chunk_size = planning.within(memory_budget, chunk_size)
     flat_xs = nests.Nest(xs, "xs").leaves
     with problems.building(nests.Nest(ys, "ys").leaves, "ys", "plan") as targets:
-        found = [problems.problem(y, flat_xs, batch) for y in targets]
+
+        def chosen(part: Problem) -> planning.Plan:
+            return planning.choose(part, strategy, chunk_size)
+
         return [
-            planning.choose(part, strategy, chunk_size)
-            for problem in found
+            construction.as_shown(part, problem.apart, chosen)[1]
+            for problem in [problems.problem(y, flat_xs, batch) for y in targets]
             for part in construction.groups(problem)
         ]

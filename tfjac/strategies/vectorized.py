@@ -18,7 +18,6 @@ LOOPS = frozenset(
         "DepthwiseConv2dNative",
         "Dilation2D",
         "GatherNd",
-        "LRN",
         "MirrorPad",
         "ResizeBicubic",
         "ResizeBilinear",
