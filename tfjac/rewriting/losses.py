@@ -6,20 +6,24 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfjac import rules
 from tfjac.rewriting.replacement import Replacement
 
 
 def _softmax_cross_entropy(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    logits, labels = inputs
+    # tf.nn makes rows of them, of a length that it does not tell.
+    logits, labels = (_of_known_length(t) for t in inputs)
     logs = tf.nn.log_softmax(logits)
     # Where a label is zero its logarithm does not count, be it infinite.
-    parts = tf.math.multiply_no_nan(logs, labels)
-    # One of both may be of unknown size; where it is one it is broadcast to the other.
-    known = [t.shape[-1] for t in (logs, labels) if t.shape[-1] not in (None, 1)]
-    parts.set_shape([None, *known[:1]] if known else [None, None])
-    loss = -tf.reduce_sum(parts, -1)
+    loss = -tf.reduce_sum(tf.math.multiply_no_nan(logs, labels), -1)
     # The gradient by the logits, also of labels that do not add up to one.
     return [loss, tf.exp(logs) * tf.reduce_sum(labels, -1, keepdims=True) - labels]
+
+
+def _of_known_length(tensor: tf.Tensor) -> tf.Tensor:
+    if tensor.op.type != "Reshape" or tensor.shape.is_fully_defined():
+        return tensor
+    return tf.ensure_shape(tensor, rules.reshaped(tensor.op))
 
 
 TABLE = {
