@@ -137,7 +137,10 @@ def copy_of(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _added(op: tf.Operation, inputs: Sequence[tf.Tensor], attributes) -> list[tf.Tensor]:
-    made = tf.compat.v1.get_default_graph().create_op(
+    target = tf.compat.v1.get_default_graph()
+    for name in [name for value in attributes.values() for name in _function_names(value)]:
+        _bring(op.graph, target, name)
+    made = target.create_op(
         op.type,
         list(inputs),
         [t.dtype for t in op.outputs],
@@ -148,6 +151,17 @@ def _added(op: tf.Operation, inputs: Sequence[tf.Tensor], attributes) -> list[tf
     if made.outputs and is_recording():
         _record(made)
     return list(made.outputs)
+
+
+def _bring(graph: tf.Graph, target: tf.Graph, name: str) -> None:
+    """Lets `target` know a function by name that `graph`, or one around it, knows."""
+    if target._is_function(name):  # pylint: disable=protected-access
+        return
+    for known in graph_and_outer_graphs(graph):
+        function = known._get_function(name)  # pylint: disable=protected-access
+        if function is not None:
+            target._add_function_recursive(function)  # pylint: disable=protected-access
+            return
 
 
 def _record(op: tf.Operation) -> None:

@@ -73,8 +73,11 @@ def _power(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _may_be_trivial_power(op: tf.Operation, given: Sequence[bool]) -> bool:
+    # The gradient of a power has one less as its exponent: right where the power is.
+    if given[1] or op.inputs[1].op.type == "Sub":
+        return False
     exponent = tf.get_static_value(op.inputs[1])
-    return not given[1] and (exponent is None or bool(np.isin(exponent, (0, 1)).any()))
+    return exponent is None or bool(np.isin(exponent, (0, 1)).any())
 
 
 def _of_moments(op: tf.Operation, given: Sequence[bool]) -> bool:
