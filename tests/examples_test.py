@@ -161,15 +161,14 @@ def test_one_strategy_with_its_options_and_without_a_network(tmp_path):
 
 def test_a_strategy_that_refuses_has_a_row_with_the_reason(mnist_npz, tmp_path):
     process = run(
-        "--strategy=forward",
-        "--activation=softsign",
+        "--strategy=structural",
         "--hidden=16",
         "--batch_size=8",
         f"--data={mnist_npz}",
         f"--output_dir={tmp_path}",
     )
     assert process.returncode == 0, process.stderr
-    assert rows(process.stdout)["forward"][0].startswith("refused: ")
+    assert rows(process.stdout)["structural"][0].startswith("refused: ")
 
 
 def test_the_difference_is_from_the_first_jacobian_and_keeps_nan(monkeypatch):
