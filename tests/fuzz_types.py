@@ -65,3 +65,5 @@ _BY_REASON = {
     "of a variable: tests/relations.py": "ReadVariableOp",
 }
 NEVER = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
+_SEGMENTS = "its kind is drawn without a number of segments; the audit samples this one"
+NEVER |= {f"SparseSegment{k}WithNumSegments": _SEGMENTS for k in ("Mean", "Sum")}
