@@ -66,4 +66,4 @@ _BY_REASON = {
 }
 NEVER = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
 _SEGMENTS = "its kind is drawn without a number of segments; the audit samples this one"
-NEVER |= {f"SparseSegment{k}WithNumSegments": _SEGMENTS for k in ("Mean", "Sum")}
+NEVER |= {f"SparseSegment{k}WithNumSegments": _SEGMENTS for k in ("Mean", "SqrtN", "Sum")}
