@@ -20,11 +20,11 @@ LAYERS = [
     {"errors"},
     {"fallback"},
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
-    | {"accumulation.factors", "accumulation.bracketing"},
-    {"accumulation.contraction"},
+    | {"accumulation.bracketing", "rates"},
     {"graph_memo", "gradients", "elimination"},
-    {"call_memo"},
-    {"matrices"},
+    {"call_memo", "nominal"},
+    {"matrices", "accumulation.factors"},
+    {"accumulation.contraction"},
     {"graph", "graph.stops", "graph.sources", "rules.known"},
     {"graph.subgraph"},
     {"rules.kinds", "rules.sizes"},
@@ -34,9 +34,9 @@ LAYERS = [
     {"graph.lengths"},
     {"graph.naming"},
     {"graph.states"},
-    {"graph.dependence", "graph.positions", "graph.counting", "graph.bodies"}
+    {"graph.dependence", "graph.positions", "graph.kernels", "graph.bodies"}
     | {"graph.handles", "graph.paths", "coverage"},
-    {"graph.missing", "rewriting", "rewriting.replacement"},
+    {"graph.missing", "graph.counting", "rewriting", "rewriting.replacement"},
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
     | {"rewriting.indices", "rewriting.normalization"}
     | {"rewriting.matrices", "rewriting.pointwise", "rewriting.python_functions"}

@@ -144,7 +144,9 @@ def groups(problem: Problem) -> list[Problem]:
         apart = max(problem.apart, independence_lib.apart(problem.target, source))
         parts.setdefault((source.dtype.is_complex, apart), []).append(source)
     return [
-        dataclasses.replace(problem, sources=tuple(sources), apart=apart)
+        dataclasses.replace(
+            problem, sources=tuple(sources), apart=apart, spread=apart > problem.apart
+        )
         for (_, apart), sources in parts.items()
     ]
 

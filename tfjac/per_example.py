@@ -69,25 +69,25 @@ def _parts(losses: tf.Tensor, xs: Sequence[tf.Tensor | tf.Variable]) -> list[lis
     """Returns which weights to go by together: those that cost less by themselves go alone."""
     if len(xs) < 2:
         return [list(range(len(xs)))]
-    share = _score(jacobians.plan(losses, list(xs))) / len(xs)
-    alone = [k for k, x in enumerate(xs) if _score_alone(losses, x) <= share]
+    share = _seconds(jacobians.plan(losses, list(xs))) / len(xs)
+    alone = [k for k, x in enumerate(xs) if _seconds_alone(losses, x) <= share]
     rest = [k for k in range(len(xs)) if k not in alone]
     return [[k] for k in alone] + ([rest] if rest else [])
 
 
-def _score_alone(losses: tf.Tensor, x: tf.Tensor | tf.Variable) -> float:
-    """Returns the score of the one strategy that may take less by one weight than its share.
+def _seconds_alone(losses: tf.Tensor, x: tf.Tensor | tf.Variable) -> float:
+    """Returns the seconds of the one strategy that may take less by one weight than its share.
 
     The others take as many passes for one weight as for all.
     """
     try:
-        return _score(jacobians.plan(losses, x, strategy="cross_country"))
+        return _seconds(jacobians.plan(losses, x, strategy="cross_country"))
     except errors.UnsupportedError:
         return math.inf
 
 
-def _score(plans: Sequence[planning.Plan]) -> float:
-    return sum(min(a.score for a in plan.answers if a.support.ok) for plan in plans)
+def _seconds(plans: Sequence[planning.Plan]) -> float:
+    return sum(min(a.seconds for a in plan.answers if a.support.ok) for plan in plans)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -8,16 +8,17 @@ from collections.abc import Hashable, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors
+from tfjac import errors, nominal
 from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support, base, names
 
 AUTO = "auto"
 
 _LONGEST_CHAIN = 12
 
-# Graph ops whose construction and optimization weigh as much as one pass; see BUILD_NOTES.md,
-# "Costs of the strategies".
-_OPS_PER_PASS = 200
+# What is written out row by row grows the graph; beyond so many ops "auto" leaves it out.
+MOST_OPS = 20_000
+# Predictions so close are taken to be the same: what is quicker to construct is chosen.
+_TIE = 1.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Answer:
     cost: Cost | None
 
     @property
-    def score(self) -> float:
-        """What `auto` minimizes, in vector-Jacobian products."""
-        return self.cost.work + self.cost.graph_ops / _OPS_PER_PASS
+    def seconds(self) -> float:
+        """What `auto` minimizes: predicted seconds of one evaluation."""
+        return self.cost.seconds
 
     def line(self, problem: Problem) -> str:
         """Returns the answer in one line."""
@@ -55,11 +56,11 @@ class Answer:
         parts += [
             f"{_amount(cost.flops(problem))}FLOP",
             f"{_amount(cost.memory(problem))}B held",
-            f"about {cost.graph_ops} graph ops",
+            f"about {cost.graph_ops} graph ops in {cost.construction:.2g} s",
         ]
         if cost.loops:
             parts.append(f"one by one: {', '.join(cost.loops)}")
-        return f"{name} score {self.score:.1f}: {', '.join(parts)}"
+        return f"{name} {1e3 * cost.seconds:.3g} ms: {', '.join(parts)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +81,13 @@ class Plan:
     def at_once(self) -> int:
         """Rows or columns that the chosen strategy carries at once."""
         cost = next(a.cost for a in self.answers if a.strategy is self.strategy)
-        passes = base.count(cost.passes)
-        return passes if cost.chunk_size is None else min(passes, cost.chunk_size)
+        passes = self.problem.expected_rows if cost.passes is None else cost.passes
+        return int(passes if cost.chunk_size is None else min(passes, cost.chunk_size))
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of one evaluation by the chosen strategy."""
+        return next(a.seconds for a in self.answers if a.strategy is self.strategy)
 
     def explain(self) -> str:
         """Returns the plan as text: the choice, what each strategy costs or why not, the chain.
@@ -90,6 +96,8 @@ class Plan:
         result. The chain are the tensors through which every path from x to y runs.
         """
         lines = [_title(self.problem), f"strategy: {self.strategy.name}"]
+        if not self.problem.is_sized:
+            lines.append(f"sizes that the graph does not tell are taken to be {nominal.SIZE}")
         lines += [f"  {answer.line(self.problem)}" for answer in self.answers]
         return "\n".join([*lines, f"chain: {_chain(self.problem)}"])
 
@@ -97,7 +105,7 @@ class Plan:
 
 
 def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | None) -> Plan:
-    """Returns the plan for `problem`: the strategy named, or under "auto" the one of least score.
+    """Returns the plan for `problem`: the strategy named, or under "auto" the fastest predicted.
 
     Args:
       problem: the problem.
@@ -109,6 +117,8 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     """
     budget = chunk_size.bytes if isinstance(chunk_size, base.MemoryBudget) else None
     answers = tuple(_ask(s, problem, budget) for s in _candidates(strategy, chunk_size))
+    if strategy == AUTO:
+        answers = _bounded(answers)
     ranked = _ranked(answers)
     if not ranked:
         refusals = "; ".join(f"{a.strategy.name}: {a.support.reason}" for a in answers)
@@ -119,10 +129,26 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     return Plan(ranked[0].strategy, answers, problem)
 
 
+def _bounded(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """Returns answers without those that would add too many ops, if others are left."""
+    small = [not a.support.ok or a.cost.graph_ops <= MOST_OPS for a in answers]
+    if not any(a.support.ok for a, is_small in zip(answers, small) if is_small):
+        return tuple(answers)
+    refused = Support(False, f"it would add more than {MOST_OPS} ops to the graph")
+    return tuple(
+        a if is_small else Answer(a.strategy, refused, None) for a, is_small in zip(answers, small)
+    )
+
+
 def _ranked(answers: Sequence[Answer]) -> list[Answer]:
-    """Returns those that take the problem, by score."""
-    willing = [answer for answer in answers if answer.support.ok]
-    return sorted(willing, key=lambda answer: answer.score)
+    """Returns those that take the problem, the fastest first.
+
+    Of those that are predicted to be as fast, first comes what is quicker to construct.
+    """
+    willing = sorted((a for a in answers if a.support.ok), key=lambda a: a.seconds)
+    tied = [a for a in willing if a.seconds <= _TIE * willing[0].seconds]
+    first = sorted(tied, key=lambda a: a.cost.graph_ops)
+    return [*first, *willing[len(first) :]]
 
 
 def build(
@@ -161,18 +187,18 @@ def build(
 
 
 def best(plans: Sequence[Plan], number: int) -> list[str]:
-    """Returns the names of the strategies of least score that all plans could go by, best first.
+    """Returns the names of the fastest strategies that all plans could go by, best first.
 
     Args:
       plans: of several targets, or parts of them.
       number: how many at most.
     """
-    scores: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for strategy in STRATEGIES:
         answers = [a for p in plans for a in p.answers if a.strategy.name == strategy.name]
         if answers and all(a.support.ok for a in answers):
-            scores[strategy.name] = sum(answer.score for answer in answers)
-    return sorted(scores, key=scores.__getitem__)[:number]
+            seconds[strategy.name] = sum(answer.seconds for answer in answers)
+    return sorted(seconds, key=seconds.__getitem__)[:number]
 
 
 def within(
@@ -257,7 +283,7 @@ def _ask(strategy: Strategy, problem: Problem, budget: int | None) -> Answer:
         return Answer(strategy, support, None)
     cost = strategy.cost(problem)
     held = cost.memory(problem)
-    if budget is not None and held is not None and held > budget:
+    if budget is not None and held > budget:
         reason = f"it would hold {_amount(held)}B, and memory_budget is {_amount(budget)}B"
         return Answer(strategy, Support(False, reason), None)
     return Answer(strategy, support, cost)

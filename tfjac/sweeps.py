@@ -133,7 +133,7 @@ def map_in_loop(linear_map: LinearMap, units: UnitVectors) -> list[tf.Tensor]:
 
 
 def map_vectorized(
-    linear_map: LinearMap, units: UnitVectors, chunk_size: int | None
+    linear_map: LinearMap, units: UnitVectors, chunk_size: shapes.Size | None
 ) -> list[tf.Tensor]:
     """Returns each connected output for every unit vector, `[units.size, *output]`.
 
@@ -165,7 +165,7 @@ def map_vectorized(
 
     count = _at_least_one(size)
     with _loop_fallbacks_reported(), tf_internals.loops_converted_once():
-        if chunk_size is None or (isinstance(size, int) and size <= chunk_size):
+        if chunk_size is None or (shapes.is_static([size, chunk_size]) and size <= chunk_size):
             return _first(chunk(tf.range(count)), size)
         # Chunks of even size, so that at most one row per chunk is computed in vain.
         chunks = -(-count // chunk_size)

@@ -9,17 +9,16 @@ from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
+from tfjac import rates
 from tfjac.accumulation.factors import (
     MOST_BROADCAST_AXES,
-    READ_BYTE,
-    WRITTEN_BYTE,
     Axis,
     Factor,
     along,
     broadcastable,
     inserted,
     length_of,
-    moved,
+    moving,
     shape_of,
     size_of,
     spread,
@@ -58,12 +57,12 @@ def _cheapest(factors: tuple[Factor, ...], kept: frozenset[Axis]) -> tuple[float
     for one, other in itertools.combinations(factors, 2):
         rest = [f for f in factors if f is not one and f is not other]
         made = _pair(one, other, kept.union(*(f.axes for f in rest)))
-        spent = made.flops + made.moved
+        spent = made.seconds
         if spent < best[0]:
             later, pairs = _cheapest((*rest, made), kept)
             if len(pairs) == 1:
                 last = _pair(*pairs[0], kept)
-                later = last.flops + last.moved
+                later = last.seconds
             best = min(best, (spent + later, [(one, other), *pairs]), key=lambda b: b[0])
     return best
 
@@ -110,7 +109,7 @@ def _summed(factor: Factor, kept: Collection[Axis]) -> Factor:
         lambda order: tf.reduce_sum(factor.tensor, gone),
         flops=factor.size,
         needs=(factor,),
-        moved=READ_BYTE * factor.bytes * factor.size,
+        seconds=moving(size_of(axes), factor),
         bytes=factor.bytes,
     )
 
@@ -125,7 +124,7 @@ def _ordered(factor: Factor, order: Sequence[Axis] | None) -> Factor:
         factor.in_order,
         factor.fits,
         needs=(factor,),
-        moved=0.0 if free else (WRITTEN_BYTE + READ_BYTE) * factor.bytes * factor.size,
+        seconds=0.0 if free else rates.transposing(factor.bytes * factor.size),
         bytes=factor.bytes,
         is_mask=factor.is_mask,
     )
@@ -149,7 +148,7 @@ def _elementwise(one: Factor, other: Factor) -> Factor:
         fits,
         flops=size,
         needs=(one, other),
-        moved=moved(size, one, other),
+        seconds=moving(size, one, other),
         bytes=one.bytes,
         is_mask=one.is_mask and other.is_mask,
     )
@@ -191,13 +190,22 @@ def _matrix_product(one: Factor, other: Factor, summed: list[Axis]) -> Factor:
         found = (way.in_order(order) for way in ways)
         return next((way for way in found if way is not None), None)
 
+    flops = 2.0 * size * size_of(summed)
     return Factor(
         ways[0].order,
         lambda order: (way_to(order) or ways[0]).made(),
         lambda order: way_to(order) is not None,
-        flops=2.0 * size * size_of(summed),
+        flops=flops,
         needs=(one, other),
-        moved=moved(size, one, other),
+        seconds=rates.current().seconds(
+            rates.Kernel.BATCHED if batch else rates.Kernel.PRODUCT,
+            flops,
+            one.bytes * (one.size + other.size),
+            one.bytes * size,
+            min(size_of(left), size_of(right), size_of(summed)),
+            one.bytes,
+            size_of(batch),
+        ),
         bytes=one.bytes,
     )
 

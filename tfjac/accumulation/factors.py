@@ -14,12 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
-# Examples to reckon with where the graph does not tell how many there are.
-_UNKNOWN_SIZE = 32
-# What moving a byte costs, in floating-point operations of a matrix product; see BUILD_NOTES.md,
-# "cross_country".
-WRITTEN_BYTE = 16.0
-READ_BYTE = 4.0
+from tfjac import nominal, rates
+
 # Steps from one factor to the next at which its axes stay in their order: between, each makes those
 # that it needs in the order that suits it.
 _FLIGHT = 32
@@ -35,13 +31,19 @@ class Axis:
       length: gives the size at run time where it is unknown.
       place: where it stood in its tensor; of axes in no other order the first comes first, so that
         examples do.
+      guess: to reckon with where the size is unknown.
     """
 
     def __init__(
-        self, size: int | None, length: Callable[[], tf.Tensor] | None = None, place: int = 0
+        self,
+        size: int | None,
+        length: Callable[[], tf.Tensor] | None = None,
+        place: int = 0,
+        guess: int = nominal.SIZE,
     ) -> None:
         self.size = size
         self.place = place
+        self.expected = guess if size is None else size
         self._length = length
         self._parts: dict[int, tuple[Axis, Axis]] = {}
 
@@ -54,18 +56,19 @@ class Axis:
         if inner not in self._parts:
             outer = None if self.size is None else self.size // inner
             length = lambda: self.length() // inner  # noqa: E731
-            self._parts[inner] = (Axis(outer, length, self.place), Axis(inner, None, self.place))
+            guess = max(1, self.expected // inner)
+            parts = (Axis(outer, length, self.place, guess), Axis(inner, None, self.place))
+            self._parts[inner] = parts
         return self._parts[inner]
+
+    def copied(self) -> Axis:
+        """Returns another axis of the same size and place."""
+        return Axis(self.size, self.length, self.place, self.expected)
 
 
 def size_of(axes: Iterable[Axis]) -> float:
     """Returns the number of entries along axes, unknown sizes guessed."""
-    return float(math.prod(guessed(axis.size) for axis in axes))
-
-
-def guessed(size: int | None) -> int:
-    """Returns a size to reckon with."""
-    return _UNKNOWN_SIZE if size is None else size
+    return float(math.prod([axis.expected for axis in axes]))
 
 
 class Factor:
@@ -77,7 +80,7 @@ class Factor:
       fits: whether it can be made in an order as cheaply; else its axes are moved afterwards.
       flops: what it takes to make it from those that it needs.
       needs: the factors that it is made from.
-      moved: what the bytes moved to make it cost, in FLOPs.
+      seconds: what that is expected to take.
       bytes: of one entry.
       is_mask: of zeros and ones: what it multiplies is chosen, so that zero times infinity is zero.
     """
@@ -90,14 +93,14 @@ class Factor:
         *,
         flops: float = 0.0,
         needs: tuple[Factor, ...] = (),
-        moved: float = 0.0,
+        seconds: float = 0.0,
         bytes: int = 4,  # noqa: A002
         is_mask: bool = False,
     ) -> None:
         self.axes = tuple(axes)
         self.flops = flops
         self.needs = needs
-        self.moved = moved
+        self.seconds = seconds
         self.bytes = bytes
         self.is_mask = is_mask
         self._make = make
@@ -209,13 +212,13 @@ class Total:
 
     Args:
       flops: floating-point operations.
-      cost: the same with what bytes moved cost.
+      seconds: what that is expected to take.
       steps: how many factors are made.
       bytes: of the largest factor and of those that it is made from: what is held at once.
     """
 
     flops: float
-    cost: float
+    seconds: float
     steps: int
     bytes: float
 
@@ -228,17 +231,17 @@ def total(factors: Iterable[Factor], made: Iterable[Factor] = ()) -> Total:
       made: which are there already, and do not count.
     """
     seen = {id(factor) for factor in made}
-    waiting, flops, cost, held = list(factors), 0.0, 0.0, 0.0
+    waiting, flops, seconds, held = list(factors), 0.0, 0.0, 0.0
     while waiting:
         factor = waiting.pop()
         if id(factor) in seen:
             continue
         seen.add(id(factor))
         flops += factor.flops
-        cost += factor.flops + factor.moved
+        seconds += factor.seconds
         held = max(held, factor.bytes * (factor.size + sum(f.size for f in factor.needs)))
         waiting.extend(factor.needs)
-    return Total(flops, cost, len(seen), held)
+    return Total(flops, seconds, len(seen), held)
 
 
 def shape_of(axes: Sequence[Axis]) -> tf.Tensor | list[int]:
@@ -260,9 +263,10 @@ def _product(lengths: Sequence[tf.Tensor | int]) -> tf.Tensor | int:
     return functools.reduce(lambda a, b: a * b, lengths, 1)
 
 
-def moved(made: float, *factors: Factor) -> float:
-    """Returns what it costs to read factors and to write `made` entries."""
-    return factors[0].bytes * (WRITTEN_BYTE * made + READ_BYTE * sum(f.size for f in factors))
+def moving(made: float, *factors: Factor) -> float:
+    """Returns the seconds that it takes to read factors and to write `made` entries."""
+    width = factors[0].bytes
+    return rates.moving(width * sum(f.size for f in factors), width * made)
 
 
 def inserted(axes: tuple[Axis, ...], more: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfjac import gradients, rules, tf_internals
+from tfjac import gradients, rates, rules, tf_internals
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import terms
 from tfjac.accumulation.factors import Axis, Factor
@@ -65,8 +65,8 @@ def factor(
         return found if same else tf.reshape(found, factors_.shape_of(names))
 
     size = turns * factors_.size_of(names)
-    moved = (factors_.WRITTEN_BYTE + factors_.READ_BYTE) * dtype.size * size
-    return Factor(names, make, flops=size, moved=moved, bytes=dtype.size, is_mask=is_mask)
+    seconds = rates.moving(dtype.size * size, dtype.size * size) if turns else 0.0
+    return Factor(names, make, flops=size, seconds=seconds, bytes=dtype.size, is_mask=is_mask)
 
 
 def ends(op: tf.Operation, i: int, o: int, links) -> tuple[Groups, Groups]:
@@ -86,7 +86,7 @@ def term(rows: Groups, entries: Groups, factors: Sequence[Factor] = (), scale=1.
     return ((Term(rows, entries, tuple(factors), scale),),)
 
 
-def native(op: tf.Operation, i: int, o: int, links, pull, push, flops: float) -> Native:
+def native(op: tf.Operation, i: int, o: int, links, pull, push, flops: float, **kind) -> Native:
     """Returns how a kernel carries an op; see `Native`."""
     out, given = (tuple(terms.sizes_of(t)) for t in (op.outputs[o], op.inputs[i]))
-    return Native(out, given, tuple(links), pull, push, flops)
+    return Native(out, given, tuple(links), pull, push, flops, **kind)

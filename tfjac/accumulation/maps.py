@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from tfjac import rules
+from tfjac import nominal, rules
 from tfjac.accumulation import movements, terms, windows
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.local import Steps, derivative, ends, factor, native, term
@@ -194,7 +194,9 @@ def _by_labels(op, i: int, inputs, out, dtype: tf.DType) -> Steps | None:
 def _axis_of(found) -> Axis:
     known = [size for size, _, _ in found if size not in (None, 1)]
     _, tensor, place = next((f for f in found if f[0] is None), found[0])
-    return Axis(known[0] if known else None, lambda: tf.shape(tensor)[place], place)
+    if known:
+        return Axis(known[0], None, place)
+    return Axis(None, lambda: tf.shape(tensor)[place], place, nominal.shape_of(tensor)[place])
 
 
 def _softmax(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:

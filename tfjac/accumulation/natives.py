@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfjac import rates
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Refused, Term, gathered, undiagonal, whole
@@ -29,6 +30,9 @@ class Native:
       push: the other way round.
       flops: for each of the n.
       selects: whether it only moves entries, and leaves some out.
+      kernel: what carries it.
+      channels: of a convolution.
+      weights: bytes of its filter.
     """
 
     out: tuple[int | None, ...]
@@ -38,6 +42,22 @@ class Native:
     push: Carry
     flops: float = 0.0
     selects: bool = False
+    kernel: rates.Kernel = rates.Kernel.ELEMENTWISE
+    channels: float = 64.0
+    weights: float = 0.0
+
+    def seconds(self, given: Factor, made: float, count: float, dtype: tf.DType) -> float:
+        """Returns what it takes to carry `count` of them, `made` entries in all."""
+        flops, width = self.flops * count, dtype.size
+        return rates.current().seconds(
+            self.kernel,
+            flops,
+            width * given.size,
+            width * made,
+            self.channels,
+            width,
+            weights=self.weights,
+        )
 
 
 def pulled(native: Native, outer: Term, dtype: tf.DType) -> Term:
@@ -87,7 +107,7 @@ def _carried(
         make,
         flops=native.flops * factors_.size_of(others),
         needs=(given,),
-        moved=factors_.moved(factors_.size_of(axes), given),
+        seconds=native.seconds(given, factors_.size_of(axes), factors_.size_of(others), dtype),
         bytes=dtype.size,
         is_mask=native.selects and given.is_mask,
     )

@@ -9,20 +9,14 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfjac import shapes, sweeps
+from tfjac import nominal, shapes, sweeps
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import sums, terms
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Refused, Stack, Term
 from tfjac.graph import dependence
 from tfjac.rules import Example
-from tfjac.strategies import base, forward, vectorized
-
-# Operations to reckon with for a pass where the graph does not tell.
-_UNKNOWN_FLOPS = 1e8
-# What a pass of a map costs, in passes that are carried by structure.
-_MAPPED = 1.5
-_LOOPED = 2.5
+from tfjac.strategies import base, forward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Opaque:
         is_pooled = any(op.type in forward.POOLS for op in self._part.ops)
         if is_pooled or base.has_no_second_map(self._part):
             return False  # wrong, or one by one
-        return strategy.supports(self._part).ok and strategy.cost(self._part).work < math.inf
+        return strategy.supports(self._part).ok and strategy.cost(self._part).seconds < math.inf
 
     @functools.cached_property
     def _links(self) -> list[tuple[int, int]]:
@@ -108,8 +102,9 @@ class Opaque:
         many = [a for a in other if a not in own]
         given = terms.whole(term, [*many, *own], self._dtype)
         placed = {b: groups[a] for a, b in links}
+        guesses = [nominal.SIZE if size is None else size for size in new.shape.as_list()]
         after = tuple(
-            placed.get(k, () if size == 1 else (Axis(size, self._length(side, k), k),))
+            placed.get(k, () if size == 1 else (Axis(size, self._length(side, k), k, guesses[k]),))
             for k, size in enumerate(new.shape.as_list())
         )
         axes = (*many, *terms.flat(after))
@@ -124,14 +119,12 @@ class Opaque:
             (found,) = self._run(linear_map, _Rows(vectors))
             return tf.reshape(tf.cast(found, self._dtype), factors_.shape_of(order))
 
-        looped = any(op.type in vectorized.LOOPS for op in self._part.ops)
-        count = factors_.size_of(many) * (_LOOPED if looped else _MAPPED)
         factor = Factor(
             axes,
             make,
-            flops=count * (self._part.flops_per_pass or _UNKNOWN_FLOPS),
+            flops=factors_.size_of(many) * self._part.flops_per_pass,
             needs=(given,),
-            moved=count * factors_.WRITTEN_BYTE * (self._part.bytes_per_pass or 0),
+            seconds=self._seconds(side, factors_.size_of(many)),
             bytes=self._dtype.size,
         )
         return (Term(*_sides(term, side, after), (factor,)),)
@@ -147,11 +140,23 @@ class Opaque:
     def _dtype_before(self, side: str) -> tf.DType:
         return self._part.y.dtype if side == "entries" else self._source.dtype
 
+    def _seconds(self, side: str, vectors: float) -> float:
+        """Returns what a map over vectors is expected to take."""
+        found = self._part.kernels
+        runs = found.reverse if side == "entries" else found.forward
+        if self._is_mapped:
+            return base.mapped_seconds(runs, vectors, found.turns)
+        return vectors * base.pass_seconds(runs, found.turns + 1)
+
+    @functools.cached_property
+    def _is_mapped(self) -> bool:
+        repeated = any(_repeats_a_label(op) for op in self._part.ops)
+        return base.supports_vectorized_map(self._part).ok and not repeated
+
     def _run(self, linear_map, rows: _Rows) -> list[tf.Tensor]:
-        is_mapped = base.supports_vectorized_map(self._part).ok
-        if not is_mapped or any(_repeats_a_label(op) for op in self._part.ops):
+        if not self._is_mapped:
             return sweeps.map_in_loop(linear_map, rows)
-        chunk = base.chunk_size_for(self._part, "auto")
+        chunk = base.chunk_size_at_run_time(self._part, "auto", rows.size)
         return sweeps.map_vectorized(linear_map, rows, chunk)
 
 

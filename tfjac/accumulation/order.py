@@ -91,7 +91,7 @@ def _cheapest(chain: segments.Chain, finish) -> bracketing.Best[segments.Carried
         if (i, j) != (0, chain.segments):
             return carried.cost
         made = [factor for term in carried.stack for factor in term.factors]
-        return carried.cost + factors_.total(_finished(carried, finish), made).cost
+        return carried.cost + factors_.total(_finished(carried, finish), made).seconds
 
     reverse = chain.reverse()
     bound = cost(reverse, 0, chain.segments)

@@ -34,7 +34,7 @@ def _products(outer: Stack, inner: Stack, dtype: tf.DType) -> list[Term]:
 
 def cost_of(stack: Stack, made: Sequence[factors_.Factor] = ()) -> float:
     """Returns what it costs to make all factors of a stack, where some are made already."""
-    return factors_.total((f for term in stack for f in term.factors), made).cost
+    return factors_.total((f for term in stack for f in term.factors), made).seconds
 
 
 def identity(tensor: tf.Tensor) -> Stack:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
-from tfjac import matrices
+from tfjac import matrices, rates
 from tfjac.accumulation import contraction, sums, terms
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Axis, Factor
@@ -60,7 +60,7 @@ def _turned(term: Term) -> Term:
 
 
 def _fresh(axis: Axis) -> Axis:
-    return Axis(axis.size, axis.length, axis.place)
+    return axis.copied()
 
 
 def _sum_of_squares(factor: Factor, kept: Collection[Axis]) -> Factor:
@@ -73,7 +73,7 @@ def _sum_of_squares(factor: Factor, kept: Collection[Axis]) -> Factor:
         lambda order: tf.reduce_sum(tf.square(matrices.widened(factor.tensor)), gone),
         flops=2 * factor.size,
         needs=(factor,),
-        moved=factors_.READ_BYTE * factor.bytes * factor.size,
+        seconds=2 * factors_.moving(factors_.size_of(axes), factor),
         bytes=factor.bytes,
     )
 
@@ -116,7 +116,10 @@ def _dense_trace(term: Term, rows, entries, kept: Sequence[Axis], dtype: tf.DTyp
         n = factors_.length_of(rows)
         return tf.linalg.trace(tf.reshape(whole.in_order((*kept, *rows, *entries)), [*lead, n, n]))
 
-    return Factor(tuple(kept), make, needs=(whole,), flops=factors_.size_of([*kept, *rows]))
+    size = factors_.size_of([*kept, *rows])
+    return Factor(
+        tuple(kept), make, needs=(whole,), flops=size, seconds=rates.moving(size * whole.bytes, 0.0)
+    )
 
 
 def _united(rows: Sequence[Axis], entries: Sequence[Axis]) -> dict[Axis, Axis]:
@@ -153,8 +156,8 @@ def _diagonal_of(factor: Factor, axis: Axis, other: Axis) -> Factor:
         return tf.linalg.diag_part(factor.in_order((*rest, axis, other)))
 
     size = factors_.size_of([*rest, axis])
-    moved = factors_.moved(size, factor)
-    return Factor((*rest, axis), make, flops=0, needs=(factor,), moved=moved, bytes=factor.bytes)
+    seconds = factors_.moving(size, factor)
+    return Factor((*rest, axis), make, needs=(factor,), seconds=seconds, bytes=factor.bytes)
 
 
 def total_of(parts: Sequence[Factor]) -> tf.Tensor:

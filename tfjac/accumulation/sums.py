@@ -96,7 +96,7 @@ def _with_rows(term: Term, rows: list[Axis]) -> Term:
     names = dict(zip(flat(term.rows), rows))
     own = [a for a in flat(term.entries) if a not in term.diagonal and a in rows]
     if own and any(old is not new for old, new in names.items()):
-        term = term.renamed({a: Axis(a.size, a.length, a.place) for a in own})
+        term = term.renamed({a: a.copied() for a in own})
     return term.renamed(names)
 
 
@@ -188,9 +188,9 @@ def _stacked(parts: list[Factor], number: Axis) -> Factor:
         inner = tuple(a for a in order if a is not number)
         return tf.stack([p.in_order(inner) for p in alike], order.index(number))
 
-    moved = factors_.moved(factors_.size_of([*axes, number]), *alike)
+    seconds = factors_.moving(factors_.size_of([*axes, number]), *alike)
     return Factor(
-        (*axes, number), make, lambda order: True, needs=tuple(alike), moved=moved,
+        (*axes, number), make, lambda order: True, needs=tuple(alike), seconds=seconds,
         bytes=parts[0].bytes,
     )  # fmt: skip
 
@@ -215,7 +215,7 @@ def _sum_of(parts: list[Factor], axes: Sequence[Axis]) -> Factor:
         lambda order: all(p.fits(order) for p in wide),
         flops=size * (len(parts) - 1),
         needs=tuple(parts),
-        moved=factors_.moved(size, *parts),
+        seconds=(len(parts) - 1) * factors_.moving(size, *parts[:2]),
         bytes=parts[0].bytes,
     )
 

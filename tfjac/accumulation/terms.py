@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfjac import rules
+from tfjac import nominal, rules
 from tfjac.accumulation import contraction
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Axis, Factor
@@ -108,8 +108,9 @@ def axes_of(tensor: tf.Tensor) -> Groups:
     if tensor.shape.rank is None:
         raise Refused(f"{tensor.name!r} is of unknown rank")
     shape = sizes_of(tensor)
+    guesses = nominal.shape_of(tensor) if None in shape else shape
     return tuple(
-        () if size == 1 else (Axis(size, functools.partial(_length, tensor, i), i),)
+        () if size == 1 else (Axis(size, functools.partial(_length, tensor, i), i, guesses[i]),)
         for i, size in enumerate(shape)
     )
 
@@ -288,7 +289,7 @@ def _scaled(factor: Factor, scale: float) -> Factor:
         factor.fits,
         flops=factor.size,
         needs=(factor,),
-        moved=factors_.moved(factor.size, factor),
+        seconds=factors_.moving(factor.size, factor),
         bytes=factor.bytes,
     )
 
@@ -302,8 +303,8 @@ def repeated(factor: Factor, axes: Sequence[Axis]) -> Factor:
     def fits(order: tuple[Axis, ...]) -> bool:
         return factor.fits(tuple(a for a in order if a in factor.axes))
 
-    moved = factors_.moved(factors_.size_of(axes), factor)
-    return Factor(axes, make, fits, needs=(factor,), moved=moved, bytes=factor.bytes)
+    seconds = factors_.moving(factors_.size_of(axes), factor)
+    return Factor(axes, make, fits, needs=(factor,), seconds=seconds, bytes=factor.bytes)
 
 
 def undiagonal(term: Term, axis: Axis, dtype: tf.DType, side: str = "entries") -> Term:
@@ -315,7 +316,7 @@ def undiagonal(term: Term, axis: Axis, dtype: tf.DType, side: str = "entries") -
       dtype: of the factors.
       side: "entries" or "rows", which is to have an axis of its own.
     """
-    fresh = Axis(axis.size, axis.length, axis.place)
+    fresh = axis.copied()
     having = [f for f in term.factors if axis in f.axes]
     rest = [f for f in term.factors if axis not in f.axes]
     if having:
@@ -355,5 +356,5 @@ def _on_diagonal(factor: Factor, axis: Axis, fresh: Axis) -> Factor:
     def fits(order: tuple[Axis, ...]) -> bool:
         return factor.fits(tuple(a for a in order if a is not fresh))
 
-    moved = factors_.moved(factors_.size_of(axes), factor)
-    return Factor(axes, make, fits, needs=(factor,), moved=moved, bytes=factor.bytes)
+    seconds = factors_.moving(factors_.size_of(axes), factor)
+    return Factor(axes, make, fits, needs=(factor,), seconds=seconds, bytes=factor.bytes)

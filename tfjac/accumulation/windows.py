@@ -6,11 +6,11 @@ import math
 
 import tensorflow as tf
 
-from tfjac import gradients, rules, tf_internals
-from tfjac.accumulation import factors as factors_
+from tfjac import gradients, nominal, rules, tf_internals
 from tfjac.accumulation import terms
 from tfjac.accumulation.factors import Axis
 from tfjac.accumulation.local import Steps, derivative, factor, native, term
+from tfjac.graph import kernels
 from tfjac.rules import Local
 
 _TRANSPOSED = frozenset(
@@ -48,8 +48,10 @@ def _linear(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> 
         (back,) = gradients.gradients(made, [where], [tf.cast(cotangent, made.dtype)])
         return tf.cast(back, dtype)
 
-    each = rules.rule_of(op).flops(op) / factors_.guessed(out[0])
-    return (native(op, i, o, ((0, 0),), pull, push, each),)
+    each = rules.rule_of(op).flops(op) / max(1, nominal.shape_of(op.outputs[o])[0])
+    kernel, channels = kernels.kernel_of(op)
+    kind = {"kernel": kernel, "channels": channels, "weights": kernels.weights_of(op)}
+    return (native(op, i, o, ((0, 0),), pull, push, each, **kind),)
 
 
 def _linear_in_input(op: tf.Operation, i: int, o: int, found: Local, dtype) -> Steps | None:

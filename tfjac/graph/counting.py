@@ -6,35 +6,26 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from tfjac import rules
-from tfjac.graph import subgraph
+from tfjac import nominal, rules
+from tfjac.graph import kernels, subgraph
 
 
-def flops_of(ops: Iterable[tf.Operation]) -> float | None:
-    """Returns the FLOPs of `ops`, bodies of called functions included.
+def flops_of(ops: Iterable[tf.Operation]) -> float:
+    """Returns the FLOPs of `ops`, bodies of called functions and turns of loops included.
 
-    None where a size is unknown, or how often a loop goes round.
+    Sizes that are unknown, and how often a loop goes round, are guessed.
     """
-    total = 0.0
-    for op in ops:
-        found = _flops(op)
-        if found is None:
-            return None
-        total += found
-    return total
+    return sum(map(_flops, ops))
 
 
-def _flops(op: tf.Operation) -> float | None:
-    outputs = [t for t in op.outputs if t.dtype.is_floating or t.dtype.is_complex]
-    if any(t.shape.num_elements() is None for t in outputs):
-        return None
+def _flops(op: tf.Operation) -> float:
     bodies = subgraph.bodies(op)
     if bodies is None:
         rule = rules.rule_of(op)
         if rule is not None and rule.flops is not None:
             return rule.flops(op)
-        return float(sum(t.shape.num_elements() for t in outputs))
-    if bodies.repeats or None in bodies.graphs:
-        return None
-    found = [flops_of(graph.get_operations()) for graph in bodies.graphs]
-    return None if None in found else max(found, default=0.0)
+        outputs = [t for t in op.outputs if t.dtype.is_floating or t.dtype.is_complex]
+        return float(sum(nominal.entries(t) for t in outputs))
+    graphs = [graph for graph in bodies.graphs if graph is not None]
+    once = max((flops_of(graph.get_operations()) for graph in graphs), default=0.0)
+    return once * (kernels.turns_of(op) if bodies.repeats else 1.0)

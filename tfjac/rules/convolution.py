@@ -6,6 +6,7 @@ import math
 
 import tensorflow as tf
 
+from tfjac import nominal
 from tfjac.rules.kinds import OPAQUE, ZERO, Kind, Local, Rule, constant, family
 
 _EXAMPLES = (0, 0)
@@ -29,10 +30,8 @@ def _convolution(op: tf.Operation, i: int, o: int) -> Local:
 
 
 def _convolution_flops(op: tf.Operation) -> float:
-    kernel, out = op.inputs[1].shape, op.outputs[0].shape
-    if not (kernel.is_fully_defined() and out.is_fully_defined()):
-        return 0.0
-    return 2.0 * out.num_elements() * math.prod(kernel.as_list()[:-1])
+    kernel = nominal.shape_of(op.inputs[1])
+    return 2.0 * nominal.entries(op.outputs[0]) * math.prod(kernel[:-1])
 
 
 def _depthwise(op: tf.Operation, i: int, o: int) -> Local:
@@ -40,10 +39,8 @@ def _depthwise(op: tf.Operation, i: int, o: int) -> Local:
 
 
 def _depthwise_flops(op: tf.Operation) -> float:
-    kernel, out = op.inputs[1].shape, op.outputs[0].shape
-    if not (kernel.is_fully_defined() and out.is_fully_defined()):
-        return 0.0
-    return 2.0 * out.num_elements() * math.prod(kernel.as_list()[:-2])
+    kernel = nominal.shape_of(op.inputs[1])
+    return 2.0 * nominal.entries(op.outputs[0]) * math.prod(kernel[:-2])
 
 
 def _transposed(op: tf.Operation, i: int, o: int) -> Local:
@@ -54,10 +51,9 @@ def _transposed(op: tf.Operation, i: int, o: int) -> Local:
 
 
 def _transposed_flops(op: tf.Operation) -> float:
-    kernel, given = op.inputs[1].shape, op.inputs[2].shape
-    if not (kernel.is_fully_defined() and given.is_fully_defined()):
-        return 0.0
-    return 2.0 * given.num_elements() * math.prod(kernel.as_list()[:-1])
+    left_out = 2 if op.type.startswith("Depthwise") else 1
+    kernel = nominal.shape_of(op.inputs[1])
+    return 2.0 * nominal.entries(op.inputs[2]) * math.prod(kernel[:-left_out])
 
 
 def _of_filter(op: tf.Operation, i: int, o: int) -> Local:
@@ -78,7 +74,7 @@ def _pooling(op: tf.Operation, i: int, o: int) -> Local:
 
 
 def _pooling_flops(op: tf.Operation) -> float:
-    return float(op.inputs[0].shape.num_elements() or 0)
+    return nominal.entries(op.inputs[0])
 
 
 def _pooling_of_last(op: tf.Operation, i: int, o: int) -> Local:

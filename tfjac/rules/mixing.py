@@ -6,6 +6,7 @@ import math
 
 import tensorflow as tf
 
+from tfjac import nominal
 from tfjac.rules.kinds import (
     OPAQUE,
     ZERO,
@@ -22,13 +23,9 @@ from tfjac.rules.kinds import (
 )
 
 
-def _size(tensor: tf.Tensor) -> float:
-    return float(tensor.shape.num_elements() or 0) if tensor.shape.rank is not None else 0.0
-
-
 def _per_entry(factor: float):
     def flops(op: tf.Operation) -> float:
-        return factor * max(_size(t) for t in [*op.inputs, *op.outputs])
+        return factor * max(nominal.entries(t) for t in [*op.inputs, *op.outputs])
 
     return flops
 
@@ -57,9 +54,9 @@ def _batch_matmul(op: tf.Operation, i: int, o: int) -> Local:
 
 def _matmul_flops(op: tf.Operation) -> float:
     adjoint = "transpose_a" if op.type in ("MatMul", "SparseMatMul") else "adj_x"
-    rank = op.inputs[0].shape.rank
-    summed = op.inputs[0].shape[-2 if op.get_attr(adjoint) else -1] if rank else None
-    return 2.0 * _size(op.outputs[0]) * (summed or 0)
+    shape = nominal.shape_of(op.inputs[0])
+    summed = shape[-2 if op.get_attr(adjoint) else -1] if shape else 1
+    return 2.0 * nominal.entries(op.outputs[0]) * summed
 
 
 def einsum_labels(op: tf.Operation) -> tuple[list[list[str]], list[str]] | None:
@@ -104,9 +101,9 @@ def _einsum_flops(op: tf.Operation) -> float:
     if labels is None:
         return 0.0
     sizes = {
-        label: size or 0
+        label: size
         for names, tensor in zip(labels[0], op.inputs)
-        for label, size in zip(names, tensor.shape.as_list())
+        for label, size in zip(names, nominal.shape_of(tensor))
     }
     return 2.0 * math.prod(sizes.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfjac import nominal
 from tfjac.rules.kinds import OPAQUE, ZERO, Kind, Local, Rule, aligned, family, local
 
 
@@ -55,7 +56,7 @@ def _per_channel(op: tf.Operation, i: int, o: int) -> Local:
 
 def _flops_of_outputs(factor: float):
     def flops(op: tf.Operation) -> float:
-        return factor * sum(t.shape.num_elements() or 0 for t in op.outputs)
+        return factor * sum(nominal.entries(t) for t in op.outputs)
 
     return flops
 

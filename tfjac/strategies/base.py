@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import tensorflow as tf
 
-from tfjac import graph_memo, shapes, sweeps, tf_internals
-from tfjac.graph import counting, paths, subgraph
+from tfjac import graph_memo, nominal, rates, shapes, sweeps, tf_internals
+from tfjac.graph import counting, kernels, paths, subgraph
 from tfjac.graph.sources import Source
 
 
@@ -25,6 +27,8 @@ class Problem:
         graph shows that more axes are kept apart.
       compiled: the graph will be compiled by XLA.
       asked: the target as it came, where y is a copy of it whose derivatives are right.
+      spread: whether the Jacobian is written out whole afterwards, with zeros between those
+        positions of the leading axes that are apart.
     """
 
     y: tf.Tensor
@@ -32,6 +36,7 @@ class Problem:
     apart: int = 0
     compiled: bool = False
     asked: tf.Tensor | None = None
+    spread: bool = False
 
     @property
     def target(self) -> tf.Tensor:
@@ -51,18 +56,26 @@ class Problem:
         return subgraph.chain(self.ops, [t for s in self.sources for t in s.tensors], self.y)
 
     @functools.cached_property
-    def flops_per_pass(self) -> float | None:
-        """FLOPs of a forward pass, which a product takes about once more; None if unknown."""
+    def flops_per_pass(self) -> float:
+        """FLOPs of a forward pass, which a product takes about once more."""
         return counting.flops_of(self.ops)
 
+    @functools.cached_property
+    def kernels(self) -> kernels.Kernels:
+        """The kernels that a forward pass runs, and a product with a vector either way."""
+        return kernels.kernels_of(self.ops, [t for s in self.sources for t in s.tensors])
+
     @property
-    def result_bytes(self) -> int | None:
-        """Bytes of the Jacobian by all sources, or None where a size is unknown."""
-        sizes = [shapes.static_size(s.shape[self.apart :]) for s in self.sources]
-        y_size = shapes.static_size(self.y.shape)
-        if y_size is None or None in sizes:
-            return None
-        return y_size * sum(sizes) * self.y.dtype.size
+    def is_sized(self) -> bool:
+        """Whether the graph tells all sizes; where not, costs are those of nominal ones."""
+        ends = [self.y.shape, *(s.shape for s in self.sources)]
+        return all(shape.is_fully_defined() for shape in ends)
+
+    @functools.cached_property
+    def result_bytes(self) -> float:
+        """Bytes of the Jacobian by all sources."""
+        lead = math.prod(nominal.shape_of(self.y)[: self.apart])
+        return lead * self.expected_rows * self.expected_columns * self.y.dtype.size
 
     @functools.cached_property
     def inner_nodes(self) -> list[tuple[tf.Operation, tf.compat.v1.NodeDef]]:
@@ -82,17 +95,25 @@ class Problem:
         return None if None in sizes else sum(sizes)
 
     @functools.cached_property
-    def bytes_per_pass(self) -> int | None:
-        """Bytes of the tensors on the way, or None where a size is unknown."""
-        sizes = [_bytes(t) for op in self.ops for t in op.outputs]
-        return None if None in sizes else sum(sizes)
+    def expected_rows(self) -> float:
+        """The rows, unknown sizes guessed."""
+        return float(math.prod(nominal.shape_of(self.y)[self.apart :]))
+
+    @functools.cached_property
+    def expected_columns(self) -> float:
+        """The columns, unknown sizes guessed."""
+        return sum(math.prod(_expected(s.shape)[self.apart :]) for s in self.sources)
+
+    @functools.cached_property
+    def bytes_per_pass(self) -> float:
+        """Bytes of the tensors on the way."""
+        return sum(nominal.size_in_bytes(t) for op in self.ops for t in op.outputs)
 
 
-def _bytes(tensor: tf.Tensor) -> int | None:
-    size = shapes.static_size(tensor.shape)
-    if tensor.dtype in (tf.resource, tf.variant, tf.string):
-        return 0
-    return None if size is None else size * tensor.dtype.size
+def _expected(shape: tf.TensorShape) -> list[int]:
+    if shape.rank is None:
+        return []
+    return [nominal.SIZE if size is None else size for size in shape.as_list()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +133,8 @@ class Cost:
 
     Args:
       passes: vector-Jacobian or Jacobian-vector products of the whole batch.
-      work: time of all passes, in plain vector-Jacobian products run one after the other.
-      graph_ops: ops that the graph gains, roughly; they cost construction and optimization.
+      seconds: that one evaluation is expected to take, the target's own among them.
+      graph_ops: ops that the graph gains, roughly: what construction is expected to take.
       chunk_size: passes carried at once, None for all of them.
       loops: types of ops on the way that a vectorized map runs once for each pass.
       under_way: how many times `chunk_size` passes may be under way at the same time.
@@ -123,7 +144,7 @@ class Cost:
     """
 
     passes: int | None
-    work: float
+    seconds: float
     graph_ops: int
     chunk_size: int | None
     loops: tuple[str, ...] = ()
@@ -132,26 +153,28 @@ class Cost:
     counted_bytes: float | None = None
     order: str = ""
 
+    @property
+    def construction(self) -> float:
+        """Seconds that building and optimizing the graph are expected to take."""
+        return self.graph_ops * rates.current().built
+
     def flops(self, problem: Problem) -> float | None:
-        """Returns the FLOPs of all passes, None where sizes are unknown."""
+        """Returns the FLOPs of all passes; None for an unknown number of passes."""
         if self.counted_flops is not None:
             return self.counted_flops
-        if self.passes is None or problem.flops_per_pass is None:
-            return None
-        return self.passes * problem.flops_per_pass
+        return None if self.passes is None else self.passes * problem.flops_per_pass
 
-    def memory(self, problem: Problem) -> int | None:
-        """Returns the bytes that are held at once, the result among them; None if unknown.
+    def memory(self, problem: Problem) -> float:
+        """Returns the bytes that are held at once, the result among them.
 
         The result counts twice, for it is stacked from its rows. A pass is taken to hold all that
         it computes, and so is the forward pass.
         """
-        if problem.result_bytes is None or problem.bytes_per_pass is None:
-            return None
         if self.counted_bytes is not None:
-            return 2 * problem.result_bytes + problem.bytes_per_pass + int(self.counted_bytes)
-        chunk = self.chunk_size if self.chunk_size is not None else count(self.passes)
-        at_once = min(chunk * self.under_way, count(self.passes))
+            return 2 * problem.result_bytes + problem.bytes_per_pass + self.counted_bytes
+        passes = problem.expected_rows if self.passes is None else self.passes
+        chunk = self.chunk_size if self.chunk_size is not None else passes
+        at_once = min(chunk * self.under_way, passes)
         return 2 * problem.result_bytes + (at_once + 1) * problem.bytes_per_pass
 
 
@@ -169,16 +192,30 @@ class MemoryBudget:
 # Bytes that the tensors of the passes carried at once may take where chunk_size is "auto".
 CHUNK_BYTES = 1 << 28
 
-# Work of a turn of a loop, and of a vectorized map to begin with and per pass, in passes written
-# out one by one. See BUILD_NOTES.md, "Costs of the strategies".
-LOOP_PASS = 1.3
-_VECTORIZED_START = 1.0
-_VECTORIZED_PASS = 0.85
-_VECTORIZED_WINDOW_PASS = 1.5
-_WINDOWS = ("AvgPool", "Conv", "DepthwiseConv", "MaxPool")
+# Passes that are carried at once without a loop where the sizes are not known before it runs.
+_WITHOUT_A_LOOP = 100
+# A vectorized map makes, of each gradient, about so many kernels, that move so many bytes: what is
+# the same for all vectors is repeated for each. See BUILD_NOTES.md, "Costs".
+_MAPPED_KERNELS = 3.0
+_MAPPED_BYTES = 1.1
 
-# Passes to expect where the shapes do not tell.
-_UNKNOWN_PASSES = 100
+# Op types for which TensorFlow has no vectorized form of the op or of its gradient, so that the map
+# runs them once for each row. `tests/contracts_test.py` checks each.
+LOOPS = frozenset(
+    {
+        "Conv3D",
+        "CropAndResize",
+        "DepthwiseConv2dNative",
+        "Dilation2D",
+        "GatherNd",
+        "MirrorPad",
+        "ResizeBicubic",
+        "ResizeBilinear",
+        "ResizeNearestNeighbor",
+        "ReverseSequence",
+        "TopKV2",
+    }
+)
 
 # Batched products of matrices, and what has them in its gradient.
 _BATCHED_PRODUCTS = frozenset(
@@ -289,29 +326,74 @@ def _units(problem: Problem, shape: shapes.Shape, dtype: tf.DType) -> sweeps.Uni
     return sweeps.UnitVectors(lead, shape[problem.apart :], dtype)
 
 
-def count(passes: int | None) -> int:
-    """Returns the number of passes to plan for."""
-    return _UNKNOWN_PASSES if passes is None else passes
-
-
 def chunk_size_for(problem: Problem, chunk_size: int | str | None) -> int | None:
-    """Returns the passes to carry at once, None for all, where `chunk_size` may be "auto"."""
+    """Returns the passes to carry at once, None for all, where `chunk_size` may be "auto".
+
+    Where sizes are unknown, those of nominal ones: `chunk_size_at_run_time` is what is built.
+    """
     if chunk_size == "auto":
         wanted = CHUNK_BYTES
     elif isinstance(chunk_size, MemoryBudget):
-        wanted = chunk_size.bytes - 2 * (problem.result_bytes or 0) - (problem.bytes_per_pass or 0)
+        wanted = chunk_size.bytes - 2 * problem.result_bytes - problem.bytes_per_pass
     else:
         return chunk_size
-    if problem.bytes_per_pass is None:
-        return _UNKNOWN_PASSES
-    return max(1, wanted // max(1, problem.bytes_per_pass))
+    return max(1, int(wanted // max(1.0, problem.bytes_per_pass)))
 
 
-def vectorized_work(problem: Problem, passes: int) -> float:
-    """Returns the work of a vectorized map over `passes`, in passes written out one by one."""
-    windows = any(op.type.startswith(_WINDOWS) for op in problem.ops)
-    each = _VECTORIZED_WINDOW_PASS if windows else _VECTORIZED_PASS
-    return _VECTORIZED_START + each * passes
+def chunk_size_at_run_time(
+    problem: Problem, chunk_size: int | str | None, passes: shapes.Size
+) -> shapes.Size | None:
+    """Returns the same as a tensor where it depends on sizes that are unknown."""
+    found = chunk_size_for(problem, chunk_size)
+    is_guessed = chunk_size == "auto" or isinstance(chunk_size, MemoryBudget)
+    if problem.is_sized or not is_guessed:
+        return found
+    if chunk_size == "auto" and isinstance(passes, int) and passes <= _WITHOUT_A_LOOP:
+        return None
+    # All tensors are taken to grow as the target does.
+    guess = nominal.entries(problem.y)
+    grown = tf.cast(tf.maximum(tf.size(problem.y), 1), tf.float32) / guess
+    return tf.maximum(1, tf.cast(tf.cast(found, tf.float32) / grown, tf.int32))
+
+
+def pass_seconds(runs: Sequence[kernels.Run], turns: float = 0.0) -> float:
+    """Returns what one product with a vector is expected to take."""
+    return kernels.seconds(runs) + turns * rates.current().turn
+
+
+def mapped_seconds(runs: Sequence[kernels.Run], vectors: float, turns: float = 0.0) -> float:
+    """Returns what a vectorized map over products with vectors is expected to take.
+
+    Args:
+      runs: the kernels of one of them.
+      vectors: how many.
+      turns: of loops of the graph.
+    """
+    here, total = rates.current(), turns * rates.current().turn
+    for run in runs:
+        if run.op.type in LOOPS:
+            total += vectors * (run.seconds() + run.times * here.turn)
+        else:
+            more = (_MAPPED_KERNELS - 1) * run.times * here.op
+            total += more + _MAPPED_BYTES * run.seconds(vectors)
+    return total
+
+
+def value_seconds(problem: Problem) -> float:
+    """Returns what a call with one evaluation of the target is expected to take."""
+    here = rates.current()
+    turns = problem.kernels.turns * here.turn
+    found = here.call + kernels.seconds(problem.kernels.value) + turns
+    if not problem.spread:
+        return found
+    lead = math.prod(nominal.shape_of(problem.y)[: problem.apart])
+    return found + rates.moving(problem.result_bytes, lead * problem.result_bytes)
+
+
+def written_seconds(problem: Problem, *, transposed: bool = False) -> float:
+    """Returns what it takes to put the result together from its rows or columns."""
+    size = problem.result_bytes
+    return rates.transposing(size) if transposed else rates.moving(size, size)
 
 
 def supports_vectorized_map(problem: Problem) -> Support:

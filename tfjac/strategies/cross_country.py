@@ -12,11 +12,6 @@ from tfjac.accumulation.factors import Factor
 from tfjac.accumulation.terms import Refused, Stack
 from tfjac.strategies import base
 
-# Work of a pass carried with its structure, in passes written out one by one, and what it takes
-# at least. See BUILD_NOTES.md, "Costs of the strategies".
-_PASS = 0.75
-_LEAST_WORK = 0.6
-
 
 @dataclasses.dataclass(frozen=True)
 class CrossCountry:
@@ -45,14 +40,9 @@ class CrossCountry:
         """Counts the operations of the order that was found."""
         found = [_accumulated(problem, source) for source in problem.sources]
         total = factors_.total(factor for each in found for factor in each.factors)
-        one_pass = (problem.flops_per_pass or 0.0) + factors_.WRITTEN_BYTE * (
-            problem.bytes_per_pass or 0
-        )
-        # Each strategy writes the result; what the others spend on that is not counted either.
-        spent = total.cost - factors_.WRITTEN_BYTE * (problem.result_bytes or 0)
         return base.Cost(
             None,
-            work=_LEAST_WORK + _PASS * max(spent, 0.0) / max(one_pass, 1.0),
+            base.value_seconds(problem) + total.seconds,
             graph_ops=2 * total.steps,
             chunk_size=None,
             counted_flops=total.flops,

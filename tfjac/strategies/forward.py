@@ -79,22 +79,26 @@ class Forward:
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per column: all but the tangent's own ops is pruned when it runs."""
-        columns = base.count(problem.columns)
-        if _has_custom_gradient(problem):
-            # One that is not linear in its cotangent, as where it clips, has no pushforward, and
-            # only its values would show it. So "auto" comes here last; who names it answers.
-            work = math.inf
-        elif _goes_one_by_one(problem):
-            work = base.LOOP_PASS * columns
-        else:
-            work = base.vectorized_work(problem, columns)
         return base.Cost(
             problem.columns,
-            work,
+            self._seconds(problem),
             graph_ops=8 * len(problem.ops) + 20,
             chunk_size=self._chunk(problem),
             under_way=sweeps.TURNS_AT_ONCE if _goes_one_by_one(problem) else 1,
         )
+
+    def _seconds(self, problem: base.Problem) -> float:
+        if _has_custom_gradient(problem):
+            # One that is not linear in its cotangent, as where it clips, has no pushforward, and
+            # only its values would show it. So "auto" comes here last; who names it answers.
+            return math.inf
+        found, columns = problem.kernels, problem.expected_columns
+        if _goes_one_by_one(problem):
+            carried = columns * base.pass_seconds(found.forward, 1 + 2 * found.turns)
+        else:
+            carried = base.mapped_seconds(found.forward, columns, found.turns)
+        written = base.written_seconds(problem, transposed=True)
+        return base.value_seconds(problem) + carried + written
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds one map for each source."""
@@ -108,7 +112,8 @@ class Forward:
         if _goes_one_by_one(problem):
             (columns,) = sweeps.map_in_loop(push, units)
         else:
-            (columns,) = sweeps.map_vectorized(push, units, self._chunk(problem))
+            chunk = base.chunk_size_at_run_time(problem, self.chunk_size, units.size)
+            (columns,) = sweeps.map_vectorized(push, units, chunk)
         return base.from_columns(problem, source, columns)
 
     def _chunk(self, problem: base.Problem) -> int | None:

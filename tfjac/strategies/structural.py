@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from tfjac import rules, shapes, stacks, tf_internals
+from tfjac import rates, rules, shapes, stacks, tf_internals
 from tfjac.accumulation import local, maps
 from tfjac.graph import dependence, positions, subgraph
 from tfjac.rules import Example, Kind, Local
@@ -47,8 +47,10 @@ class Structural:
         return base.SUPPORTED
 
     def cost(self, problem: base.Problem) -> base.Cost:
-        """Counts no pass: the work is that of writing the result."""
-        return base.Cost(0, work=0.5, graph_ops=6 * len(problem.ops), chunk_size=None)
+        """Counts no pass: what it takes is to write the result, and a few ops for each one."""
+        steps = 3 * len(problem.ops) * rates.current().op
+        seconds = base.value_seconds(problem) + steps + base.written_seconds(problem)
+        return base.Cost(0, seconds, graph_ops=6 * len(problem.ops), chunk_size=None)
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds a few ops for each op on the way."""

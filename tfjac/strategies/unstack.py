@@ -33,9 +33,10 @@ class Unstack:
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row."""
         passes = problem.rows
+        each = base.pass_seconds(problem.kernels.reverse, problem.kernels.turns)
         return base.Cost(
             passes,
-            work=passes,
+            seconds=base.value_seconds(problem) + passes * each + base.written_seconds(problem),
             graph_ops=passes * (len(problem.ops) + 4),
             chunk_size=1,
             under_way=passes,  # TensorFlow may begin all of them

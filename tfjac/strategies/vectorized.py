@@ -9,24 +9,6 @@ import tensorflow as tf
 from tfjac import sweeps
 from tfjac.strategies import base
 
-# Op types for which TensorFlow has no vectorized form of the op or of its gradient, so that the map
-# runs them once for each row. `tests/contracts_test.py` checks each.
-LOOPS = frozenset(
-    {
-        "Conv3D",
-        "CropAndResize",
-        "DepthwiseConv2dNative",
-        "Dilation2D",
-        "GatherNd",
-        "MirrorPad",
-        "ResizeBicubic",
-        "ResizeBilinear",
-        "ResizeNearestNeighbor",
-        "ReverseSequence",
-        "TopKV2",
-    }
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Vectorized:
@@ -46,13 +28,13 @@ class Vectorized:
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row; carried together they cost less each."""
-        loops = tuple(sorted({op.type for op in problem.ops} & LOOPS))
-        rows = base.count(problem.rows)
-        work = base.vectorized_work(problem, rows)
+        loops = tuple(sorted({op.type for op in problem.ops} & base.LOOPS))
+        found, rows = problem.kernels, problem.expected_rows
         return base.Cost(
             problem.rows,
-            # One op that goes one by one holds up the others.
-            work=max(work, base.LOOP_PASS * rows) if loops else work,
+            base.value_seconds(problem)
+            + base.mapped_seconds(found.reverse, rows, found.turns)
+            + base.written_seconds(problem, transposed=bool(problem.apart)),
             graph_ops=4 * len(problem.ops) + 20,
             chunk_size=self._chunk(problem),
             loops=loops,
@@ -63,9 +45,9 @@ class Vectorized:
         pull = sweeps.pullback(problem.y, problem.sources)
         if pull.function is None:
             return [None] * len(problem.sources)
-        rows = pull.spread(
-            sweeps.map_vectorized(pull, base.reverse_units(problem), self._chunk(problem))
-        )
+        units = base.reverse_units(problem)
+        chunk = base.chunk_size_at_run_time(problem, self.chunk_size, units.size)
+        rows = pull.spread(sweeps.map_vectorized(pull, units, chunk))
         return [
             stack if stack is None else base.from_rows(problem, source, stack)
             for source, stack in zip(problem.sources, rows)

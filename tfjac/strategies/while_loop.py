@@ -27,9 +27,13 @@ class WhileLoop:
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row, and the loop's own turn for each."""
+        turns = problem.kernels.turns + 1
+        each = base.pass_seconds(problem.kernels.reverse, turns)
         return base.Cost(
             problem.rows,
-            work=base.LOOP_PASS * base.count(problem.rows),
+            base.value_seconds(problem)
+            + problem.expected_rows * each
+            + base.written_seconds(problem, transposed=bool(problem.apart)),
             graph_ops=len(problem.ops) + 20,
             chunk_size=1,
             under_way=sweeps.TURNS_AT_ONCE,
