@@ -72,9 +72,8 @@ def test_explain_says_it_all():
 
 def test_auto_is_the_least_of_the_answers():
     plan = plan_of(net, X, batch=True)
-    scores = [a.score for a in plan.answers if a.support.ok]
-    chosen = next(a for a in plan.answers if a.strategy is plan.strategy)
-    assert chosen.score == min(scores)
+    seconds = [a.seconds for a in plan.answers if a.support.ok]
+    assert min(seconds) <= plan.seconds <= 1.02 * min(seconds)  # or as fast, and built sooner
 
 
 # Memory

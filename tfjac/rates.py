@@ -88,7 +88,7 @@ class Rates:
         """
         if kernel is Kernel.TRANSPOSE:
             return 2 * self.op + (read + written) / 2 / self.transposed
-        rate = self._rate(kernel, side) * 4.0 / max(width, 4)
+        rate = self._rate(kernel, max(side, 1.0)) * 4.0 / max(width, 4)
         traffic = read / self.read + written / self.written
         start = self._start(kernel, count) + weights / self.weights
         return start + max(flops / rate, traffic)

@@ -54,7 +54,7 @@ def factor(
       axes: a group for each of its axes.
       dtype: of the factor.
       is_mask: see `Factor`.
-      turns: how many times all of it is written to make it; none where it is there, or about.
+      turns: how many times more than once all of it is written to make it.
     """
     names = tuple(terms.flat(tuple(axes)))
 
@@ -65,7 +65,8 @@ def factor(
         return found if same else tf.reshape(found, factors_.shape_of(names))
 
     size = turns * factors_.size_of(names)
-    seconds = rates.moving(dtype.size * size, dtype.size * size) if turns else 0.0
+    written = dtype.size * (size + factors_.size_of(names)) if callable(tensor) else 0.0
+    seconds = rates.moving(written, written) if written else 0.0
     return Factor(names, make, flops=size, seconds=seconds, bytes=dtype.size, is_mask=is_mask)
 
 

@@ -164,18 +164,18 @@ class Cost:
             return self.counted_flops
         return None if self.passes is None else self.passes * problem.flops_per_pass
 
-    def memory(self, problem: Problem) -> float:
+    def memory(self, problem: Problem) -> int:
         """Returns the bytes that are held at once, the result among them.
 
         The result counts twice, for it is stacked from its rows. A pass is taken to hold all that
         it computes, and so is the forward pass.
         """
         if self.counted_bytes is not None:
-            return 2 * problem.result_bytes + problem.bytes_per_pass + self.counted_bytes
+            return int(2 * problem.result_bytes + problem.bytes_per_pass + self.counted_bytes)
         passes = problem.expected_rows if self.passes is None else self.passes
         chunk = self.chunk_size if self.chunk_size is not None else passes
         at_once = min(chunk * self.under_way, passes)
-        return 2 * problem.result_bytes + (at_once + 1) * problem.bytes_per_pass
+        return int(2 * problem.result_bytes + (at_once + 1) * problem.bytes_per_pass)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,8 +348,9 @@ def chunk_size_at_run_time(
     is_guessed = chunk_size == "auto" or isinstance(chunk_size, MemoryBudget)
     if problem.is_sized or not is_guessed:
         return found
-    if chunk_size == "auto" and isinstance(passes, int) and passes <= _WITHOUT_A_LOOP:
-        return None
+    is_small = isinstance(passes, int) and passes <= _WITHOUT_A_LOOP
+    if chunk_size == "auto" and (is_small or problem.compiled):
+        return None  # nor can XLA compile chunks whose size is not known
     # All tensors are taken to grow as the target does.
     guess = nominal.entries(problem.y)
     grown = tf.cast(tf.maximum(tf.size(problem.y), 1), tf.float32) / guess

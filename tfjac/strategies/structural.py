@@ -47,10 +47,10 @@ class Structural:
         return base.SUPPORTED
 
     def cost(self, problem: base.Problem) -> base.Cost:
-        """Counts no pass: what it takes is to write the result, and a few ops for each one."""
-        steps = 3 * len(problem.ops) * rates.current().op
-        seconds = base.value_seconds(problem) + steps + base.written_seconds(problem)
-        return base.Cost(0, seconds, graph_ops=6 * len(problem.ops), chunk_size=None)
+        """Counts no pass: what it takes is to write the result, and about an op for each one."""
+        steps = len(problem.ops) * rates.current().op
+        seconds = base.value_seconds(problem) + steps + rates.moving(0.0, problem.result_bytes)
+        return base.Cost(0, seconds, graph_ops=2 * len(problem.ops), chunk_size=None)
 
     def build(self, problem: base.Problem) -> list[tf.Tensor | None]:
         """Adds a few ops for each op on the way."""
