@@ -164,12 +164,20 @@ def _bring(graph: tf.Graph, target: tf.Graph, name: str) -> None:
             return
 
 
+def pulled(op: tf.Operation, cotangents: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
+    """Returns the cotangents of the inputs of an op from those of its outputs.
+
+    As `tf.gradients`, which takes as long as the graph is large, to find what lies between.
+    """
+    found = ops.get_gradient_function(op)(op, *cotangents)
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
 def _record(op: tf.Operation) -> None:
     """Tells the tapes of an op that was added to the graph directly, which they do not see."""
 
     def backward(*cotangents):
-        found = ops.get_gradient_function(op)(op, *cotangents)
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+        return pulled(op, cotangents)
 
     with contextlib.suppress(LookupError):
         if ops.get_gradient_function(op) is not None:

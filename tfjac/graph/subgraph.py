@@ -211,15 +211,13 @@ def gradient_by_hand(op: tf.Operation) -> ByHand:
 
 
 def _read_by_hand(op: tf.Operation) -> ByHand:
-    inputs = [t for t in op.inputs if carries_derivative(t)]
     with tf_internals.scratch_graph(op.graph).as_default() as graph:
         try:
-            found = tf.gradients(list(op.outputs), inputs, stop_gradients=list(op.inputs))
+            found = tf_internals.pulled(op, [tf.ones_like(t) for t in op.outputs])
         except (NotImplementedError, TypeError, ValueError, LookupError):
             # It was written for other uses, and tells nothing here.
             return ByHand(tuple(carries_derivative(t) for t in op.inputs))
-    arrived = iter(found)
-    reached = [carries_derivative(t) and next(arrived) is not None for t in op.inputs]
+    reached = [carries_derivative(t) and g is not None for t, g in zip(op.inputs, found)]
     ops = [
         part
         for part in graph.get_operations()
