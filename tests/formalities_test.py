@@ -32,7 +32,7 @@ LAYERS = [
     | {"rules.lists", "rules.reshaping", "rules.indexing"},
     {"rules"},
     {"graph.lengths"},
-    {"graph.naming"},
+    {"graph.naming", "graph.by_hand"},
     {"graph.states"},
     {"graph.dependence", "graph.positions", "graph.kernels", "graph.bodies"}
     | {"graph.handles", "graph.paths", "coverage"},

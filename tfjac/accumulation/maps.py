@@ -12,11 +12,12 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from tfjac import nominal, rules
+from tfjac import nominal, rules, tf_internals
 from tfjac.accumulation import movements, terms, windows
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.local import Steps, derivative, ends, factor, native, term
 from tfjac.accumulation.terms import Groups, Term
+from tfjac.graph import by_hand, subgraph
 from tfjac.rules import Kind, Local
 
 # Sums: the derivative by each input is one.
@@ -38,6 +39,8 @@ def steps_of(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
     Returns:
       Steps whose product it is, empty where it is zero; None where nothing is known of it.
     """
+    if subgraph.is_by_hand(op):
+        return _by_hand(op, i, o, dtype)
     rule = rules.rule_of(op)
     if rule is None or op.outputs[o].shape.rank is None or op.inputs[i].shape.rank is None:
         return None
@@ -49,6 +52,22 @@ def steps_of(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
         return None
     read = _BY_TYPE.get(op.type) or _BY_KIND.get(found.kind)
     return None if read is None else read(op, i, o, found, dtype)
+
+
+def _by_hand(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
+    """A gradient that was written by hand, where it is seen to be linear, entry by entry."""
+    built = by_hand.pulled(op.outputs[o])
+    if built is not None and built.back[i] is None:
+        return ()
+    if not by_hand.is_diagonal(op.outputs[o], i):
+        return None
+    rows, entries = ends(op, i, o, tuple((k, k) for k in range(op.outputs[o].shape.rank)))
+
+    def make() -> tf.Tensor:
+        ones = [tf.ones_like(t) if k == o else tf.zeros_like(t) for k, t in enumerate(op.outputs)]
+        return tf.cast(tf_internals.pulled(op, ones)[i], dtype)
+
+    return term(rows, entries, [factor(make, rows, dtype)])
 
 
 def _pointwise(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:

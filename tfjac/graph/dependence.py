@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import tensorflow as tf
 
 from tfjac import graph_memo, rules, tf_internals
-from tfjac.graph import lengths, naming, subgraph
+from tfjac.graph import by_hand, lengths, naming, subgraph
 from tfjac.graph import states as known_as
 from tfjac.graph.states import Mixed, One, State
 from tfjac.rules import Example, Kind, known
@@ -250,20 +250,17 @@ def _kept_by_gradient(
     rank = output.shape.rank
     if not known_as.is_differentiable(output) or rank is None or rank <= example.axis:
         return None
-    by_hand = graph_memo.memoized(
-        ("pulled by hand", output.ref()), lambda: _pulled_by_hand(op, output)
-    )
-    if by_hand is None:
+    built = by_hand.pulled(output)
+    if built is None:
         return None
-    graph, cotangent, back = by_hand
-    with graph.as_default():
-        states: dict = {subgraph.key_of(cotangent): example}
+    with built.graph.as_default():
+        states: dict = {subgraph.key_of(built.cotangent): example}
         # Of the cotangent all that it does counts, also where that has no derivative.
         walk = _Walk(output.shape[example.axis], by_value=True, around=around)
-        walk.through(graph.get_operations(), states)
+        walk.through(built.graph.get_operations(), states)
     arrived = []
     for t, state in wanted:
-        parts = [walk.state(b, states) for b in back.get(t.ref(), ())]
+        parts = [walk.state(b, states) for b in built.arrived(t)]
         arrived.append((state, known_as.join(op, parts)))
     pairs = [(state, pulled) for state, pulled in arrived if pulled is not None]
     if not all(state == pulled for state, pulled in pairs):
@@ -272,24 +269,3 @@ def _kept_by_gradient(
         name: all(getattr(e, name) for pair in pairs for e in pair) for name in ("certain", "sized")
     }
     return dataclasses.replace(example, **flags)
-
-
-def _pulled_by_hand(op: tf.Operation, output: tf.Tensor):
-    """Returns a graph, a cotangent of an output in it, and what arrives at each input of the op.
-
-    None where the gradient was written for other uses.
-    """
-    graph = tf_internals.scratch_graph(op.graph)
-    with graph.as_default():
-        # Any cotangent would do; this one is known to have the shape of the output.
-        cotangent = tf.raw_ops.OnesLike(x=output)
-        outs = [cotangent if t is output else tf.zeros_like(t) for t in op.outputs]
-        try:
-            found = tf_internals.pulled(op, outs)
-        except (NotImplementedError, TypeError, ValueError, LookupError):
-            return None
-        back: dict = {}
-        for given, pulled in zip(op.inputs, found):
-            if pulled is not None:
-                back.setdefault(given.ref(), []).append(tf.convert_to_tensor(pulled))
-    return graph, cotangent, back
