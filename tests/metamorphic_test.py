@@ -45,6 +45,9 @@ def test_relations_hold_for_scenarios(scenario):
     assert check_all(names, task, max(scenario.tolerance, 1e-12))
 
 
+# XLA gives a vectorized map over the branches of a tf.cond, of other shapes each, a wrong shape.
+NOT_COMPILED = {"keras.Resizing.pad"}
+
 SAMPLE = [m for m in models.MODELS if m.oracle][:: 1 if ALL else 12]
 
 
@@ -54,4 +57,5 @@ def test_relations_hold_for_models(model):
     if not np.array_equal(*[fn(tf.constant(x)).numpy() for _ in range(2)]):
         pytest.skip("it draws at random")
     task = relations.Task(fn, [tf.TensorSpec([None, *model.shape], tf.float32)], [x])
-    check_all(some_names(NAMES, SAMPLE.index(model), 2), task, 1e-4)
+    names = OF_SCENARIOS if model.name in NOT_COMPILED else NAMES
+    check_all(some_names(names, SAMPLE.index(model), 2), task, 1e-4)

@@ -177,10 +177,20 @@ def map_vectorized(
         ]
         # A chunk is what may be held, so that one is done before the next begins.
         stacks = _stack_in_loop(
-            chunks, lambda i: chunk(i * even + tf.range(even)), specs, at_once=1
+            chunks,
+            lambda i: list(map(_as_told, chunk(i * even + tf.range(even)), specs)),
+            specs,
+            at_once=1,
         )
     flat = [tf.reshape(s, shapes.join([chunks * even], shapes.shape_of(s[0])[1:])) for s in stacks]
     return _first(flat, size)
+
+
+def _as_told(output: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+    """Returns an output in its known shape: of no entries a vectorized map may give another."""
+    found = tf.shape(output)
+    sizes = [found[k] if size is None else size for k, size in enumerate(spec.shape)]
+    return tf.reshape(output, sizes)
 
 
 def _stack_in_loop(

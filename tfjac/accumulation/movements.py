@@ -190,7 +190,7 @@ def _blocks(op, block, edges, image: tf.Tensor, batch: tf.Tensor, *, pull_is_cro
     edges = [edges[2 * k : 2 * k + 2] for k in range(len(block))]
     space = range(1, 1 + len(block))
     sizes = image.shape.as_list()
-    wide = [n + (sum(edges[k - 1]) if k in space else 0) for k, n in enumerate(sizes)]
+    wide = [n + sum(edges[k - 1]) if k in space else n for k, n in enumerate(sizes)]
     axes = list(terms.axes_of(image))
     within = [(Axis(n, None, k),) if n > 1 else () for k, n in zip(space, block)]
     for k, n in zip(space, block):
