@@ -20,8 +20,8 @@ _UNKNOWN_SIZE = 32
 # "cross_country".
 WRITTEN_BYTE = 16.0
 READ_BYTE = 4.0
-# Steps from one factor to the next at which its axes stay in their order: between, each makes those
-# that it needs in the order that suits it.
+# As many factors one after another are made in the order that suits the last; the axes of the first
+# stay as they are. So Python calls itself no deeper, however long the chain.
 _FLIGHT = 32
 # TensorFlow's elementwise kernels broadcast along so many axes.
 MOST_BROADCAST_AXES = 5
@@ -104,6 +104,7 @@ class Factor:
         self._fits = fits
         self._made: dict[tuple[Axis, ...], tf.Tensor] = {}
         self._depth = 1 + max((need._depth for need in needs), default=-1)
+        self._since_landing = 1 + max((need._after for need in needs), default=-1)
         self._known_fits: dict[tuple[Axis, ...], bool] = {}
         self.products: dict = {}
 
@@ -135,7 +136,12 @@ class Factor:
 
     @property
     def _is_landing(self) -> bool:
-        return self._depth > 0 and self._depth % _FLIGHT == 0
+        return self._since_landing == _FLIGHT
+
+    @property
+    def _after(self) -> int:
+        """How many factors after the last landing it is, on the longest way."""
+        return 0 if self._is_landing else self._since_landing
 
     def _make_landings(self) -> None:
         """Makes what lies deep below, the deepest first, so that Python need not go all the way."""
