@@ -168,12 +168,22 @@ def _record(op: tf.Operation) -> None:
     """Tells the tapes of an op that was added to the graph directly, which they do not see."""
 
     def backward(*cotangents):
-        found = ops.get_gradient_function(op)(op, *cotangents)
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+        return gradient_of(op, cotangents)
 
     with contextlib.suppress(LookupError):
         if ops.get_gradient_function(op) is not None:
             record_operation(op.type, op.outputs, op.inputs, backward)
+
+
+def gradient_of(op: tf.Operation, cotangents: Sequence[tf.Tensor | None]) -> list:
+    """Returns what the gradient registered for `op` gives for each input, None for all if none.
+
+    Raises:
+      LookupError: nothing is registered for the type of `op`.
+    """
+    gradient = ops.get_gradient_function(op)
+    found = [None] * len(op.inputs) if gradient is None else gradient(op, *cotangents)
+    return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 def held_by(handle: tf.Tensor) -> bytes:
