@@ -21,8 +21,8 @@ LAYERS = [
     {"fallback"},
     {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
     | {"accumulation.factors", "accumulation.bracketing"},
-    {"accumulation.contraction"},
     {"graph_memo", "gradients", "elimination"},
+    {"accumulation.contraction"},
     {"call_memo"},
     {"matrices"},
     {"graph", "graph.stops", "graph.sources", "rules.known"},

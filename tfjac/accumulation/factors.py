@@ -37,13 +37,15 @@ class Axis:
         examples do.
     """
 
+    __slots__ = ("size", "place", "_length", "_parts")
+
     def __init__(
         self, size: int | None, length: Callable[[], tf.Tensor] | None = None, place: int = 0
     ) -> None:
         self.size = size
         self.place = place
         self._length = length
-        self._parts: dict[int, tuple[Axis, Axis]] = {}
+        self._parts: dict[int, tuple[Axis, Axis]] | None = None
 
     def length(self) -> tf.Tensor | int:
         """Returns the size as a number, or as a scalar tensor."""
@@ -51,6 +53,7 @@ class Axis:
 
     def parts(self, inner: int) -> tuple[Axis, Axis]:
         """Returns the two axes that it is split into, the second of size `inner`."""
+        self._parts = self._parts or {}
         if inner not in self._parts:
             outer = None if self.size is None else self.size // inner
             length = lambda: self.length() // inner  # noqa: E731
@@ -72,7 +75,7 @@ class Factor:
     """A tensor whose axes have names, made when it is asked for.
 
     Args:
-      axes: one for each axis of the tensor, none twice.
+      axes: one for each axis of the tensor, none twice; `size` is the number of entries.
       make: from the order wanted of the axes, makes the tensor in that order.
       fits: whether it can be made in an order as cheaply; else its axes are moved afterwards.
       flops: what it takes to make it from those that it needs.
@@ -81,6 +84,12 @@ class Factor:
       bytes: of one entry.
       is_mask: of zeros and ones: what it multiplies is chosen, so that zero times infinity is zero.
     """
+
+    # Planning makes many: what Python's garbage collector has to go through is kept small.
+    __slots__ = (
+        "axes", "bytes", "flops", "is_mask", "moved", "needs", "products", "size",
+        "_depth", "_fits", "_known_fits", "_made", "_make", "_since_landing",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -95,6 +104,7 @@ class Factor:
         is_mask: bool = False,
     ) -> None:
         self.axes = tuple(axes)
+        self.size = size_of(self.axes)
         self.flops = flops
         self.needs = needs
         self.moved = moved
@@ -102,10 +112,10 @@ class Factor:
         self.is_mask = is_mask
         self._make = make
         self._fits = fits
-        self._made: dict[tuple[Axis, ...], tf.Tensor] = {}
+        self._made: dict[tuple[Axis, ...], tf.Tensor] | None = None
         self._depth = 1 + max((need._depth for need in needs), default=-1)
         self._since_landing = 1 + max((need._after for need in needs), default=-1)
-        self._known_fits: dict[tuple[Axis, ...], bool] = {}
+        self._known_fits: dict[tuple[Axis, ...], bool] | None = None
         self.products: dict = {}
 
     @property
@@ -119,6 +129,7 @@ class Factor:
             return order in self._made
         if order == self.axes or self._fits is None or self._is_landing:
             return order == self.axes
+        self._known_fits = self._known_fits or {}
         if order not in self._known_fits:
             self._known_fits[order] = self._fits(order)
         return self._known_fits[order]
@@ -128,7 +139,7 @@ class Factor:
         if not self._made:
             self._make_landings()
             first = order if self.fits(order) else self.axes
-            self._made[first] = self._make(first)
+            self._made = {first: self._make(first)}
         if order not in self._made:
             known, tensor = next(iter(self._made.items()))
             self._made[order] = tf.transpose(tensor, [known.index(axis) for axis in order])
@@ -157,11 +168,6 @@ class Factor:
                     found.append(factor)
         for factor in sorted(found, key=lambda f: f._depth):
             factor.in_order(factor.axes)
-
-    @functools.cached_property
-    def size(self) -> float:
-        """Number of entries."""
-        return size_of(self.axes)
 
     def renamed(self, names: dict[Axis, Axis]) -> Factor:
         """Returns the same tensor with other names of its axes."""

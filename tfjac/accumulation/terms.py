@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -96,7 +97,7 @@ Stack = tuple[Term, ...]  # their sum; zero where there are none
 
 def flat(groups: Groups) -> list[Axis]:
     """Returns the axes of all groups."""
-    return [axis for group in groups for axis in group]
+    return list(itertools.chain.from_iterable(groups))
 
 
 def axes_of(tensor: tf.Tensor) -> Groups:
@@ -140,6 +141,8 @@ def matched(one: Term, other: Term, sides: tuple[str, str], dtype: tf.DType) -> 
     Where an axis has been split in two ways that have no parts in common it is put together again,
     and is not diagonal any more.
     """
+    if getattr(one, sides[0]) == getattr(other, sides[1]):
+        return one, other
     for place in range(len(getattr(one, sides[0]))):
         split = _split_alike(one, other, sides, place)
         if split is None:
@@ -155,7 +158,7 @@ def _split_alike(one: Term, other: Term, sides, place: int) -> tuple[Term, Term]
     i = 1
     while True:
         a, b = getattr(one, sides[0])[place], getattr(other, sides[1])[place]
-        if i > max(len(a), len(b)):
+        if a == b or (i > len(a) and i > len(b)):
             return one, other
         if i > len(a) or i > len(b):
             return None
