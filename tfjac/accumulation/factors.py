@@ -173,16 +173,11 @@ class Factor:
         """Returns the same tensor with other names of its axes."""
         if not any(axis in names for axis in self.axes):
             return self
-        axes = tuple(names.get(axis, axis) for axis in self.axes)
-        old = dict(zip(axes, self.axes))
-
-        def back(order: tuple[Axis, ...]) -> tuple[Axis, ...]:
-            return tuple(old[axis] for axis in order)
-
+        named = _Renamed(self, tuple(names.get(axis, axis) for axis in self.axes))
         return Factor(
-            axes,
-            lambda order: self.in_order(back(order)),
-            lambda order: self.fits(back(order)),
+            named.axes,
+            named.make,
+            named.fits,
             needs=(self,),
             bytes=self.bytes,
             is_mask=self.is_mask,
@@ -196,6 +191,26 @@ class Factor:
         if key not in self.products:
             self.products[key] = _split(self, axis, inner)
         return self.products[key]
+
+
+class _Renamed:
+    """A factor with other names of its axes."""
+
+    __slots__ = ("axes", "_factor")
+
+    def __init__(self, factor: Factor, axes: tuple[Axis, ...]) -> None:
+        self.axes = axes
+        self._factor = factor
+
+    def make(self, order: tuple[Axis, ...]) -> tf.Tensor:
+        return self._factor.in_order(self._back(order))
+
+    def fits(self, order: tuple[Axis, ...]) -> bool:
+        return self._factor.fits(self._back(order))
+
+    def _back(self, order: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        old = dict(zip(self.axes, self._factor.axes))
+        return tuple(old[axis] for axis in order)
 
 
 def _split(factor: Factor, axis: Axis, inner: int) -> Factor:

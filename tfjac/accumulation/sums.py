@@ -99,6 +99,8 @@ def _parts(term: Term) -> list[int]:
 
 def _with_rows(term: Term, rows: list[Axis]) -> Term:
     """Returns a term with other names of its rows, none of which is that of an entry of its own."""
+    if flat(term.rows) == rows:
+        return term
     names = dict(zip(flat(term.rows), rows))
     own = [a for a in flat(term.entries) if a not in term.diagonal and a in rows]
     if own and any(old is not new for old, new in names.items()):
@@ -112,11 +114,15 @@ def _is_outer(term: Term) -> bool:
     entries = frozenset(flat(term.entries)) - term.diagonal
     if not rows or not entries:
         return False
-    return not any(rows & {*f.axes} and entries & {*f.axes} for f in term.factors)
+    return not any(
+        not rows.isdisjoint(f.axes) and not entries.isdisjoint(f.axes) for f in term.factors
+    )
 
 
 def _sum(terms: list[Term], dtype: tf.DType) -> list[Term]:
     """Returns the sum of terms of one structure: at most one that is no outer product."""
+    if len(terms) == 1:
+        return terms
     terms = _common_factored(terms, dtype)
     outer = [t for t in terms if _is_outer(t)]
     dense = [t for t in terms if not _is_outer(t)]
@@ -127,14 +133,14 @@ def _sum(terms: list[Term], dtype: tf.DType) -> list[Term]:
 
 def _common_factored(terms: list[Term], dtype: tf.DType) -> list[Term]:
     """Adds up what multiplies the same factor, the largest first: C a + C b is C (a + b)."""
-    while True:
+    while len(terms) > 1:
         shared: dict[Factor, list[Term]] = {}
         for term in terms:
             for factor in dict.fromkeys(term.factors):
                 shared.setdefault(factor, []).append(term)
         shared = {factor: having for factor, having in shared.items() if len(having) > 1}
         if not shared:
-            return terms
+            break
         common = max(shared, key=lambda f: f.size)
         rests = [
             dataclasses.replace(t, factors=tuple(f for f in t.factors if f is not common))
@@ -143,6 +149,7 @@ def _common_factored(terms: list[Term], dtype: tf.DType) -> list[Term]:
         rest = _added(_common_factored(rests, dtype), dtype)
         sum_ = dataclasses.replace(rest, factors=tuple(gathered([common, *rest.factors])))
         terms = [sum_, *(t for t in terms if t not in shared[common])]
+    return terms
 
 
 def _added(terms: list[Term], dtype: tf.DType) -> Term:

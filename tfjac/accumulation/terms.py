@@ -12,7 +12,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -20,6 +21,8 @@ from tfjac import rules
 from tfjac.accumulation import contraction
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Axis, Factor
+
+T = TypeVar("T")
 
 # For each axis of a tensor the axes that it was split into; none where it has size one.
 Groups = tuple[tuple[Axis, ...], ...]
@@ -30,6 +33,21 @@ _MOST_FACTORS = 4
 
 class Refused(Exception):  # noqa: N818 (an answer)
     """Says why a structure cannot be used."""
+
+
+class _once:  # noqa: N801 (reads as what it stands for)
+    """A property that is computed once, without the lock of Python 3.11's `cached_property`."""
+
+    def __init__(self, read: Callable[[Term], T]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, term: Term, owner: type | None = None) -> T:
+        found = term.__dict__[self._name] = self._read(term)
+        return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,18 +66,18 @@ class Term:
     factors: tuple[Factor, ...] = ()
     scale: float = 1.0
 
-    @functools.cached_property
+    @_once
     def diagonal(self) -> frozenset[Axis]:
         """The axes along which nothing mixes."""
         return frozenset(flat(self.rows)) & frozenset(flat(self.entries))
 
-    @functools.cached_property
+    @_once
     def structure(self) -> frozenset[tuple[int, Axis]]:
         """The same with their places among the entries: those of terms that agree can be added."""
         places = enumerate(flat(self.entries))
         return frozenset((k, axis) for k, axis in places if axis in self.diagonal)
 
-    @functools.cached_property
+    @_once
     def axes(self) -> frozenset[Axis]:
         """All axes that the result has, diagonal ones once."""
         return frozenset(flat(self.rows)) | frozenset(flat(self.entries))
