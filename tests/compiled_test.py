@@ -351,6 +351,24 @@ def test_explain_names_the_choice_and_every_strategy_and_builds_nothing():
     assert jac.cache_info().currsize == 0
 
 
+@pytest.mark.parametrize("with_value", [False, True])
+def test_explain_tells_of_what_was_built_without_tracing_again(with_value):
+    traces = []
+
+    def fn(x):
+        traces.append(x)
+        return tf.sin(x @ x)
+
+    jac, x = tfjac.prepare(fn), array(2, 2)
+    before = jac.explain(x)
+    (jac.value_and_jacobian if with_value else jac)(x)
+    known = len(traces)
+    assert jac.explain(x) == before
+    assert len(traces) == known
+    jac.explain(array(3, 3))
+    assert len(traces) == known + 1
+
+
 def test_a_prepared_graph_has_no_more_ops_than_a_hand_written_one():
     w = tf.constant(array(4, 2))
 

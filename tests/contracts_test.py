@@ -232,6 +232,18 @@ def test_tensorflow_logs_the_ops_that_a_vectorized_map_loops_over():
     assert logger is logging.getLogger("tensorflow")
 
 
+def test_the_gradient_of_one_op_gives_one_for_each_of_its_inputs():
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [2])
+        op, one, none = tf.multiply(x, 3.0).op, tf.sin(x).op, tf.round(x).op
+        by_both = tf_internals.gradient_of(op, [tf.ones([2])])
+        assert len(by_both) == 2
+        assert [g.shape.as_list() for g in by_both] == [[2], []]
+        assert len(tf_internals.gradient_of(one, [tf.ones([2])])) == 1
+        assert tf_internals.gradient_of(none, [tf.ones([2])]) == [None]
+        assert tf_internals.gradient_of(tf.argmax(x).op, [None]) == [None, None]
+
+
 def test_a_missing_gradient_is_reported_with_name_and_type():
     """Needed by sweeps: the text of the LookupError."""
     with tf.Graph().as_default():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -122,12 +121,14 @@ class _Built(NamedTuple):
       concrete: the function.
       at_once: rows or columns that it carries at once.
       layers: of the model as they were; see `tf_internals.layers_of`.
+      plans: by which it was built, where that is as `prepare` was asked to.
       tried: names of the strategies that were tried, where the first one failed when it ran.
     """
 
     concrete: tf.types.experimental.ConcreteFunction
     at_once: int
     layers: tuple[tuple, ...]
+    plans: tuple[planning.Plan, ...] = ()
     tried: tuple[str, ...] = ()
 
 
@@ -187,14 +188,19 @@ class JacobianFunction:
           **kwargs: as when calling.
 
         Returns:
-          One paragraph for each target. Traces the function, but builds no Jacobian.
+          One paragraph for each target. Builds no Jacobian; traces the function where none was
+          built for these arguments yet.
         """
         plans = self._plans(self._call(args, kwargs))
         return "\n\n".join(plan.explain() for plan in plans)
 
     def _plans(self, call: Call) -> list[planning.Plan]:
-        """Returns the plans for a call, from a graph that is thrown away."""
-        plans: list[planning.Plan] = []
+        """Returns the plans for a call: those it was built by, else from a graph thrown away."""
+        built = [self._cache.known((call.key, with_value)) for with_value in (False, True)]
+        known = (b.plans for b in built if b is not None and self._is_current(b))
+        plans: list[planning.Plan] = list(next(filter(None, known), ()))
+        if plans:
+            return plans
 
         def traced(*tensors):
             ys, call_args = self._values(call, tensors)
@@ -232,18 +238,14 @@ class JacobianFunction:
             with tf_internals.eager_mode():
                 return self._run_eagerly(args, kwargs, with_value)
         call = self._call(args, kwargs)
-        with self._on_device():
+        with options_lib.on_device(self._options.device):
             return self._function(call, with_value, self._options)[0](*call.tensors)
 
     def _run_eagerly(self, args, kwargs, with_value: bool) -> Nested:
         call = self._call(args, kwargs)
         key = (call.key, with_value)
-        with self._on_device():
-            built = self._cache.get(
-                key,
-                lambda: self._built(call, with_value),
-                lambda entry: entry.layers == tf_internals.layers_of(self._fn),
-            )
+        with options_lib.on_device(self._options.device):
+            built = self._cache.get(key, lambda: self._built(call, with_value), self._is_current)
             while True:
                 try:
                     return tf_internals.call_concrete(built.concrete, call.tensors)
@@ -263,6 +265,9 @@ class JacobianFunction:
                 smaller = dataclasses.replace(self._options, chunk_size=half, memory_budget=None)
                 built = self._with(call, with_value, smaller)
                 self._cache.put(key, built)
+
+    def _is_current(self, built: _Built) -> bool:
+        return built.layers == tf_internals.layers_of(self._fn)
 
     def _next_best(
         self, call: Call, with_value: bool, built: _Built, error: tf.errors.OpError
@@ -296,7 +301,8 @@ class JacobianFunction:
         concrete = function.get_concrete_function(*call.specs)
         at_once = max((plan.at_once for plan in plans), default=1)
         # Only now, for a model may make its layers at its first call.
-        return _Built(concrete, at_once, tf_internals.layers_of(self._fn))
+        asked = tuple(plans) if options == self._options else ()
+        return _Built(concrete, at_once, tf_internals.layers_of(self._fn), asked)
 
     def _tuned(self, call: Call) -> Options:
         """Returns the fastest of the best ways, from memory if it is there."""
@@ -353,7 +359,7 @@ class JacobianFunction:
             operator = functools.partial(jacobians.jacobian, structured=options.structured)
 
         def traced(*tensors):
-            with self._on_device():
+            with options_lib.on_device(self._options.device):
                 ys, call_args = self._values(call, tensors)
                 jacobian = operator(
                     ys,
@@ -391,10 +397,3 @@ class JacobianFunction:
     def _sources(self, args: Sequence[Nested]) -> Nested:
         argnums = self._options.argnums
         return args[argnums] if isinstance(argnums, int) else tuple(args[i] for i in argnums)
-
-    def _on_device(self) -> contextlib.AbstractContextManager:
-        device = self._options.device
-        if device is None:
-            return contextlib.nullcontext()
-        options_lib.check_device(device)
-        return tf.device(device)

@@ -66,6 +66,11 @@ class Cache:
                 self._entries.popitem(last=False)
             return entry
 
+    def known(self, key: Hashable) -> Any:
+        """Returns the entry of `key`, None where there is none; does not count as a use."""
+        with self._lock:
+            return self._entries.get(key)
+
     def put(self, key: Hashable, entry: Any) -> None:
         """Puts another entry in the place of the one of `key`."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 
@@ -73,6 +74,14 @@ def checked_argnums(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
             errors.message("argnums", "distinct", repr(argnums), "Name each argument once.")
         )
     return argnums if isinstance(argnums, int) else numbers
+
+
+def on_device(device: str | None) -> contextlib.AbstractContextManager:
+    """Returns a context that places ops on a device, where one is given, or raises."""
+    if device is None:
+        return contextlib.nullcontext()
+    check_device(device)
+    return tf.device(device)
 
 
 def check_device(device: str) -> None:

@@ -164,24 +164,26 @@ def _bring(graph: tf.Graph, target: tf.Graph, name: str) -> None:
             return
 
 
-def pulled(op: tf.Operation, cotangents: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
-    """Returns the cotangents of the inputs of an op from those of its outputs.
-
-    As `tf.gradients`, which takes as long as the graph is large, to find what lies between.
-    """
-    found = ops.get_gradient_function(op)(op, *cotangents)
-    return list(found) if isinstance(found, (list, tuple)) else [found]
-
-
 def _record(op: tf.Operation) -> None:
     """Tells the tapes of an op that was added to the graph directly, which they do not see."""
 
     def backward(*cotangents):
-        return pulled(op, cotangents)
+        return gradient_of(op, cotangents)
 
     with contextlib.suppress(LookupError):
         if ops.get_gradient_function(op) is not None:
             record_operation(op.type, op.outputs, op.inputs, backward)
+
+
+def gradient_of(op: tf.Operation, cotangents: Sequence[tf.Tensor | None]) -> list:
+    """Returns what the gradient registered for `op` gives for each input, None for all if none.
+
+    Raises:
+      LookupError: nothing is registered for the type of `op`.
+    """
+    gradient = ops.get_gradient_function(op)
+    found = [None] * len(op.inputs) if gradient is None else gradient(op, *cotangents)
+    return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 def held_by(handle: tf.Tensor) -> bytes:

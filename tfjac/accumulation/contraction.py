@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
-from tfjac import rates
+from tfjac import graph_memo, rates
 from tfjac.accumulation.factors import (
     MOST_BROADCAST_AXES,
     Axis,
@@ -39,31 +39,54 @@ def product(
       kept: axes that the result keeps, of those that the factors have.
       order: of the result's axes, where it matters.
     """
-    kept = frozenset(kept)
-    for one, other in _cheapest(tuple(factors), kept)[1]:
+    kept, factors = frozenset(kept), list(factors)
+    for i, j in _pairs(factors, kept):
+        one, other = factors[i], factors[j]
         rest = [f for f in factors if f is not one and f is not other]
         factors = [*rest, _pair(one, other, kept.union(*(f.axes for f in rest)))]
     (found,) = factors
     return _ordered(_summed(found, kept), order)
 
 
-def _cheapest(factors: tuple[Factor, ...], kept: frozenset[Axis]) -> tuple[float, list]:
+def _pairs(factors: list[Factor], kept: frozenset[Axis]) -> list[tuple[int, int]]:
+    """Returns the places of the two to multiply, again and again; the product comes last.
+
+    Looked for once in a graph for factors that have the same axes in common and the same sizes, as
+    those of layers that repeat.
+    """
+    if len(factors) < 3:
+        return [(0, 1)] if len(factors) == 2 else []
+    numbers: dict[Axis, int] = {}
+    for factor in factors:
+        for axis in factor.axes:
+            numbers.setdefault(axis, len(numbers))
+    key = (
+        tuple((tuple(numbers[a] for a in f.axes), f.bytes, f.is_mask) for f in factors),
+        tuple((size_of((axis,)), axis in kept) for axis in numbers),
+        tuple(factors.index(f) for f in factors),
+    )
+    known = graph_memo.kept_on(tf.compat.v1.get_default_graph(), "orders of products", dict)
+    if key not in known:
+        known[key] = _cheapest(tuple(factors), kept)[1]
+    return known[key]
+
+
+def _cheapest(
+    factors: tuple[Factor, ...], kept: frozenset[Axis]
+) -> tuple[float, list[tuple[int, int]]]:
     """Returns the cost and the pairs of the cheapest order, by trying each."""
-    if len(factors) == 1:
-        return 0.0, []
     if len(factors) == 2:
-        return 0.0, [factors]
+        last = _pair(*factors, kept)
+        return last.seconds, [(0, 1)]
     best: tuple[float, list] = (math.inf, [])
-    for one, other in itertools.combinations(factors, 2):
+    for i, j in itertools.combinations(range(len(factors)), 2):
+        one, other = factors[i], factors[j]
         rest = [f for f in factors if f is not one and f is not other]
         made = _pair(one, other, kept.union(*(f.axes for f in rest)))
         spent = made.seconds
         if spent < best[0]:
             later, pairs = _cheapest((*rest, made), kept)
-            if len(pairs) == 1:
-                last = _pair(*pairs[0], kept)
-                later = last.seconds
-            best = min(best, (spent + later, [(one, other), *pairs]), key=lambda b: b[0])
+            best = min(best, (spent + later, [(i, j), *pairs]), key=lambda b: b[0])
     return best
 
 
@@ -181,20 +204,12 @@ def _matrix_product(one: Factor, other: Factor, summed: list[Axis]) -> Factor:
     if (len(left), one.size) < (len(right), other.size):
         one, other, left, right = other, one, right, left
     size = size_of([*batch, *left, *right])
-    ways = [
-        _Way(one, other, batch, left, right, summed),
-        _Way(other, one, batch, right, left, summed),
-    ]
-
-    def way_to(order: tuple[Axis, ...]) -> _Way | None:
-        found = (way.in_order(order) for way in ways)
-        return next((way for way in found if way is not None), None)
-
+    ways = _Ways(one, other, batch, left, right, summed)
     flops = 2.0 * size * size_of(summed)
     return Factor(
-        ways[0].order,
-        lambda order: (way_to(order) or ways[0]).made(),
-        lambda order: way_to(order) is not None,
+        (*batch, *left, *right),
+        ways.made,
+        ways.fits,
         flops=flops,
         needs=(one, other),
         seconds=rates.current().seconds(
@@ -208,6 +223,28 @@ def _matrix_product(one: Factor, other: Factor, summed: list[Axis]) -> Factor:
         ),
         bytes=one.bytes,
     )
+
+
+class _Ways:
+    """The two ways to multiply: by the other from the right, or turned."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, *given) -> None:
+        self._given = given
+
+    def fits(self, order: tuple[Axis, ...]) -> bool:
+        """Returns whether one of them gives an order without moving entries."""
+        return self._to(order) is not None
+
+    def made(self, order: tuple[Axis, ...]) -> tf.Tensor:
+        """Returns the product in an order if one of them gives it, else in that of the first."""
+        return (self._to(order) or _Way(*self._given)).made()
+
+    def _to(self, order: tuple[Axis, ...]) -> _Way | None:
+        one, other, batch, left, right, summed = self._given
+        found = _Way(*self._given).in_order(order)
+        return found or _Way(other, one, batch, right, left, summed).in_order(order)
 
 
 @dataclasses.dataclass(frozen=True)

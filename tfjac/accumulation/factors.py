@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from tfjac import nominal, rates
 
-# Steps from one factor to the next at which its axes stay in their order: between, each makes those
-# that it needs in the order that suits it.
+# As many factors one after another are made in the order that suits the last; the axes of the first
+# stay as they are. So Python calls itself no deeper, however long the chain.
 _FLIGHT = 32
 # TensorFlow's elementwise kernels broadcast along so many axes.
 MOST_BROADCAST_AXES = 5
@@ -34,6 +34,8 @@ class Axis:
       guess: to reckon with where the size is unknown.
     """
 
+    __slots__ = ("size", "place", "expected", "_length", "_parts")
+
     def __init__(
         self,
         size: int | None,
@@ -45,7 +47,7 @@ class Axis:
         self.place = place
         self.expected = guess if size is None else size
         self._length = length
-        self._parts: dict[int, tuple[Axis, Axis]] = {}
+        self._parts: dict[int, tuple[Axis, Axis]] | None = None
 
     def length(self) -> tf.Tensor | int:
         """Returns the size as a number, or as a scalar tensor."""
@@ -53,6 +55,7 @@ class Axis:
 
     def parts(self, inner: int) -> tuple[Axis, Axis]:
         """Returns the two axes that it is split into, the second of size `inner`."""
+        self._parts = self._parts or {}
         if inner not in self._parts:
             outer = None if self.size is None else self.size // inner
             length = lambda: self.length() // inner  # noqa: E731
@@ -75,7 +78,7 @@ class Factor:
     """A tensor whose axes have names, made when it is asked for.
 
     Args:
-      axes: one for each axis of the tensor, none twice.
+      axes: one for each axis of the tensor, none twice; `size` is the number of entries.
       make: from the order wanted of the axes, makes the tensor in that order.
       fits: whether it can be made in an order as cheaply; else its axes are moved afterwards.
       flops: what it takes to make it from those that it needs.
@@ -84,6 +87,12 @@ class Factor:
       bytes: of one entry.
       is_mask: of zeros and ones: what it multiplies is chosen, so that zero times infinity is zero.
     """
+
+    # Planning makes many: what Python's garbage collector has to go through is kept small.
+    __slots__ = (
+        "axes", "bytes", "flops", "is_mask", "needs", "products", "seconds", "size",
+        "_depth", "_fits", "_known_fits", "_made", "_make", "_since_landing",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -98,6 +107,7 @@ class Factor:
         is_mask: bool = False,
     ) -> None:
         self.axes = tuple(axes)
+        self.size = size_of(self.axes)
         self.flops = flops
         self.needs = needs
         self.seconds = seconds
@@ -105,9 +115,10 @@ class Factor:
         self.is_mask = is_mask
         self._make = make
         self._fits = fits
-        self._made: dict[tuple[Axis, ...], tf.Tensor] = {}
+        self._made: dict[tuple[Axis, ...], tf.Tensor] | None = None
         self._depth = 1 + max((need._depth for need in needs), default=-1)
-        self._known_fits: dict[tuple[Axis, ...], bool] = {}
+        self._since_landing = 1 + max((need._after for need in needs), default=-1)
+        self._known_fits: dict[tuple[Axis, ...], bool] | None = None
         self.products: dict = {}
 
     @property
@@ -121,6 +132,7 @@ class Factor:
             return order in self._made
         if order == self.axes or self._fits is None or self._is_landing:
             return order == self.axes
+        self._known_fits = self._known_fits or {}
         if order not in self._known_fits:
             self._known_fits[order] = self._fits(order)
         return self._known_fits[order]
@@ -130,7 +142,7 @@ class Factor:
         if not self._made:
             self._make_landings()
             first = order if self.fits(order) else self.axes
-            self._made[first] = self._make(first)
+            self._made = {first: self._make(first)}
         if order not in self._made:
             known, tensor = next(iter(self._made.items()))
             self._made[order] = tf.transpose(tensor, [known.index(axis) for axis in order])
@@ -138,7 +150,12 @@ class Factor:
 
     @property
     def _is_landing(self) -> bool:
-        return self._depth > 0 and self._depth % _FLIGHT == 0
+        return self._since_landing == _FLIGHT
+
+    @property
+    def _after(self) -> int:
+        """How many factors after the last landing it is, on the longest way."""
+        return 0 if self._is_landing else self._since_landing
 
     def _make_landings(self) -> None:
         """Makes what lies deep below, the deepest first, so that Python need not go all the way."""
@@ -155,25 +172,15 @@ class Factor:
         for factor in sorted(found, key=lambda f: f._depth):
             factor.in_order(factor.axes)
 
-    @functools.cached_property
-    def size(self) -> float:
-        """Number of entries."""
-        return size_of(self.axes)
-
     def renamed(self, names: dict[Axis, Axis]) -> Factor:
         """Returns the same tensor with other names of its axes."""
         if not any(axis in names for axis in self.axes):
             return self
-        axes = tuple(names.get(axis, axis) for axis in self.axes)
-        old = dict(zip(axes, self.axes))
-
-        def back(order: tuple[Axis, ...]) -> tuple[Axis, ...]:
-            return tuple(old[axis] for axis in order)
-
+        named = _Renamed(self, tuple(names.get(axis, axis) for axis in self.axes))
         return Factor(
-            axes,
-            lambda order: self.in_order(back(order)),
-            lambda order: self.fits(back(order)),
+            named.axes,
+            named.make,
+            named.fits,
             needs=(self,),
             bytes=self.bytes,
             is_mask=self.is_mask,
@@ -187,6 +194,26 @@ class Factor:
         if key not in self.products:
             self.products[key] = _split(self, axis, inner)
         return self.products[key]
+
+
+class _Renamed:
+    """A factor with other names of its axes."""
+
+    __slots__ = ("axes", "_factor")
+
+    def __init__(self, factor: Factor, axes: tuple[Axis, ...]) -> None:
+        self.axes = axes
+        self._factor = factor
+
+    def make(self, order: tuple[Axis, ...]) -> tf.Tensor:
+        return self._factor.in_order(self._back(order))
+
+    def fits(self, order: tuple[Axis, ...]) -> bool:
+        return self._factor.fits(self._back(order))
+
+    def _back(self, order: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        old = dict(zip(self.axes, self._factor.axes))
+        return tuple(old[axis] for axis in order)
 
 
 def _split(factor: Factor, axis: Axis, inner: int) -> Factor:

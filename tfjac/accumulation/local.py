@@ -33,10 +33,7 @@ def derivative(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> tf.Tensor:
         given.set_shape(out.shape if broadcast else op.inputs[i].shape)
         inputs = [*op.inputs[:i], given, *op.inputs[i + 1 :]]
         out = tf_internals.same_op(op, inputs)[o]
-    (found,) = gradients.gradients(
-        out, [given], [tf.ones_like(out)], constants=out.op.inputs, zeros=True
-    )
-    return tf.cast(found, dtype)
+    return tf.cast(gradients.of_op(out.op, i, o, tf.ones_like(out)), dtype)
 
 
 def factor(

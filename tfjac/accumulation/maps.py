@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from tfjac import nominal, rules, tf_internals
+from tfjac import gradients, nominal, rules
 from tfjac.accumulation import movements, terms, windows
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.local import Steps, derivative, ends, factor, native, term
@@ -64,8 +64,7 @@ def _by_hand(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
     rows, entries = ends(op, i, o, tuple((k, k) for k in range(op.outputs[o].shape.rank)))
 
     def make() -> tf.Tensor:
-        ones = [tf.ones_like(t) if k == o else tf.zeros_like(t) for k, t in enumerate(op.outputs)]
-        return tf.cast(tf_internals.pulled(op, ones)[i], dtype)
+        return tf.cast(gradients.of_op(op, i, o, tf.ones_like(op.outputs[o])), dtype)
 
     return term(rows, entries, [factor(make, rows, dtype)])
 

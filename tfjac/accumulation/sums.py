@@ -64,19 +64,10 @@ def added(stack: Stack, dtype: tf.DType) -> Stack:
 
 def aligned(terms: list[Term], dtype: tf.DType) -> list[Term]:
     """Returns terms with the same names for the axes that are the same."""
-    first = terms[0]
-    found = [first]
-    for term in terms[1:]:
-        for side in ("rows", "entries"):
-            for i, known in enumerate(found):
-                found[i], term = matched(known, term, (side, side), dtype)
-        found.append(term)
+    found = _split_alike(terms, dtype)
     # A split of one may have split no other: once more, until all have the same parts.
-    for term in found[:-1]:
-        if [len(g) for g in (*term.rows, *term.entries)] != [
-            len(g) for g in (*found[-1].rows, *found[-1].entries)
-        ]:
-            return aligned(found, dtype)
+    while any(_parts(term) != _parts(found[-1]) for term in found[:-1]):
+        found = _split_alike(found, dtype)
     rows = flat(found[0].rows)
     found = [_with_rows(t, rows) for t in found]
     # Where an entry is not diagonal its axis is the term's own: that of the first which has one.
@@ -91,8 +82,25 @@ def aligned(terms: list[Term], dtype: tf.DType) -> list[Term]:
     ]
 
 
+def _split_alike(terms: list[Term], dtype: tf.DType) -> list[Term]:
+    """Returns terms, each matched with those before it."""
+    found = [terms[0]]
+    for term in terms[1:]:
+        for side in ("rows", "entries"):
+            for i, known in enumerate(found):
+                found[i], term = matched(known, term, (side, side), dtype)
+        found.append(term)
+    return found
+
+
+def _parts(term: Term) -> list[int]:
+    return [len(group) for group in (*term.rows, *term.entries)]
+
+
 def _with_rows(term: Term, rows: list[Axis]) -> Term:
     """Returns a term with other names of its rows, none of which is that of an entry of its own."""
+    if flat(term.rows) == rows:
+        return term
     names = dict(zip(flat(term.rows), rows))
     own = [a for a in flat(term.entries) if a not in term.diagonal and a in rows]
     if own and any(old is not new for old, new in names.items()):
@@ -106,11 +114,15 @@ def _is_outer(term: Term) -> bool:
     entries = frozenset(flat(term.entries)) - term.diagonal
     if not rows or not entries:
         return False
-    return not any(rows & {*f.axes} and entries & {*f.axes} for f in term.factors)
+    return not any(
+        not rows.isdisjoint(f.axes) and not entries.isdisjoint(f.axes) for f in term.factors
+    )
 
 
 def _sum(terms: list[Term], dtype: tf.DType) -> list[Term]:
     """Returns the sum of terms of one structure: at most one that is no outer product."""
+    if len(terms) == 1:
+        return terms
     terms = _common_factored(terms, dtype)
     outer = [t for t in terms if _is_outer(t)]
     dense = [t for t in terms if not _is_outer(t)]
@@ -121,19 +133,23 @@ def _sum(terms: list[Term], dtype: tf.DType) -> list[Term]:
 
 def _common_factored(terms: list[Term], dtype: tf.DType) -> list[Term]:
     """Adds up what multiplies the same factor, the largest first: C a + C b is C (a + b)."""
-    shared = {f: [t for t in terms if f in t.factors] for t in terms for f in t.factors}
-    shared = {f: having for f, having in shared.items() if len(having) > 1}
-    if not shared:
-        return terms
-    common = max(shared, key=lambda f: f.size)
-    rests = [
-        dataclasses.replace(t, factors=tuple(f for f in t.factors if f is not common))
-        for t in shared[common]
-    ]
-    rest = _added(_common_factored(rests, dtype), dtype)
-    sum_ = dataclasses.replace(rest, factors=tuple(gathered([common, *rest.factors])))
-    others = [t for t in terms if t not in shared[common]]
-    return _common_factored([sum_, *others], dtype)
+    while len(terms) > 1:
+        shared: dict[Factor, list[Term]] = {}
+        for term in terms:
+            for factor in dict.fromkeys(term.factors):
+                shared.setdefault(factor, []).append(term)
+        shared = {factor: having for factor, having in shared.items() if len(having) > 1}
+        if not shared:
+            break
+        common = max(shared, key=lambda f: f.size)
+        rests = [
+            dataclasses.replace(t, factors=tuple(f for f in t.factors if f is not common))
+            for t in shared[common]
+        ]
+        rest = _added(_common_factored(rests, dtype), dtype)
+        sum_ = dataclasses.replace(rest, factors=tuple(gathered([common, *rest.factors])))
+        terms = [sum_, *(t for t in terms if t not in shared[common])]
+    return terms
 
 
 def _added(terms: list[Term], dtype: tf.DType) -> Term:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -19,6 +21,8 @@ from tfjac import nominal, rules
 from tfjac.accumulation import contraction
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation.factors import Axis, Factor
+
+T = TypeVar("T")
 
 # For each axis of a tensor the axes that it was split into; none where it has size one.
 Groups = tuple[tuple[Axis, ...], ...]
@@ -29,6 +33,21 @@ _MOST_FACTORS = 4
 
 class Refused(Exception):  # noqa: N818 (an answer)
     """Says why a structure cannot be used."""
+
+
+class _once:  # noqa: N801 (reads as what it stands for)
+    """A property that is computed once, without the lock of Python 3.11's `cached_property`."""
+
+    def __init__(self, read: Callable[[Term], T]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, term: Term, owner: type | None = None) -> T:
+        found = term.__dict__[self._name] = self._read(term)
+        return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,18 +66,18 @@ class Term:
     factors: tuple[Factor, ...] = ()
     scale: float = 1.0
 
-    @functools.cached_property
+    @_once
     def diagonal(self) -> frozenset[Axis]:
         """The axes along which nothing mixes."""
         return frozenset(flat(self.rows)) & frozenset(flat(self.entries))
 
-    @functools.cached_property
+    @_once
     def structure(self) -> frozenset[tuple[int, Axis]]:
         """The same with their places among the entries: those of terms that agree can be added."""
         places = enumerate(flat(self.entries))
         return frozenset((k, axis) for k, axis in places if axis in self.diagonal)
 
-    @functools.cached_property
+    @_once
     def axes(self) -> frozenset[Axis]:
         """All axes that the result has, diagonal ones once."""
         return frozenset(flat(self.rows)) | frozenset(flat(self.entries))
@@ -96,7 +115,7 @@ Stack = tuple[Term, ...]  # their sum; zero where there are none
 
 def flat(groups: Groups) -> list[Axis]:
     """Returns the axes of all groups."""
-    return [axis for group in groups for axis in group]
+    return list(itertools.chain.from_iterable(groups))
 
 
 def axes_of(tensor: tf.Tensor) -> Groups:
@@ -141,6 +160,8 @@ def matched(one: Term, other: Term, sides: tuple[str, str], dtype: tf.DType) -> 
     Where an axis has been split in two ways that have no parts in common it is put together again,
     and is not diagonal any more.
     """
+    if getattr(one, sides[0]) == getattr(other, sides[1]):
+        return one, other
     for place in range(len(getattr(one, sides[0]))):
         split = _split_alike(one, other, sides, place)
         if split is None:
@@ -156,7 +177,7 @@ def _split_alike(one: Term, other: Term, sides, place: int) -> tuple[Term, Term]
     i = 1
     while True:
         a, b = getattr(one, sides[0])[place], getattr(other, sides[1])[place]
-        if i > max(len(a), len(b)):
+        if a == b or (i > len(a) and i > len(b)):
             return one, other
         if i > len(a) or i > len(b):
             return None

@@ -48,7 +48,7 @@ def _pulled(output: tf.Tensor) -> Pulled | None:
         cotangent = tf.raw_ops.OnesLike(x=output)
         outs = [cotangent if t is output else tf.zeros_like(t) for t in op.outputs]
         try:
-            found = tf_internals.pulled(op, outs)
+            found = tf_internals.gradient_of(op, outs)
         except (NotImplementedError, TypeError, ValueError, LookupError):
             return None
         back = [None if g is None else tf.convert_to_tensor(g) for g in found]

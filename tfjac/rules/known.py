@@ -52,33 +52,53 @@ def outside(tensor: tf.Tensor) -> tf.Tensor | None:
     return found if found is not None and tf.is_symbolic_tensor(found) else None
 
 
-def values(tensor: tf.Tensor) -> np.ndarray | None:
+def values(tensor: tf.Tensor, seen: dict | None = None) -> np.ndarray | None:
     """Returns the entries of a tensor, as objects: whole numbers, or None where unknown.
 
     None altogether where not even the shape can be told.
+
+    Args:
+      tensor: the tensor.
+      seen: what was found of others while the same is known of the inputs of functions; is added
+        to.
     """
-    return _values(tensor, {})
+    seen = {} if seen is None else seen
+    waiting: list[tuple[tf.Tensor, list[tf.Tensor]]] = [(tensor, [])]
+    while waiting:
+        here, behind = waiting.pop()
+        if behind:
+            seen[_key(here)] = _folded(here, [seen[_key(t)] for t in behind])
+        elif _key(here) not in seen:
+            static = tf.get_static_value(here)
+            # Unknown for now, and so where a loop leads back to it.
+            seen[_key(here)] = None if static is None else np.asarray(static).astype(object)
+            behind = _behind(here) if static is None else []
+            if behind:
+                waiting += [(here, behind), *((t, []) for t in behind)]
+    return seen[_key(tensor)]
 
 
-def _values(tensor: tf.Tensor, seen: dict[tuple, np.ndarray | None]) -> np.ndarray | None:
-    key = id(tensor.graph), tensor.name
-    if key not in seen:
-        seen[key] = None  # of a loop: unknown
-        static = tf.get_static_value(tensor)
-        if static is not None:
-            seen[key] = np.asarray(static).astype(object)
-        elif tensor.dtype.is_floating:
-            pass
-        elif tensor.op.type == "Placeholder":
-            outer = outside(tensor)
-            seen[key] = None if outer is None else _values(outer, seen)
-        elif tensor.op.type in _FOLD_ONE or tensor.op.type in _FOLD:
-            given = [_values(t, seen) for t in tensor.op.inputs]
-            if tensor.op.type in _FOLD:
-                seen[key] = _FOLD[tensor.op.type](tensor.op, given)
-            else:
-                seen[key] = _FOLD_ONE[tensor.op.type](tensor.op, given, tensor.value_index)
-    return seen[key]
+def _key(tensor: tf.Tensor) -> tuple[int, str]:
+    return id(tensor.graph), tensor.name
+
+
+def _behind(tensor: tf.Tensor) -> list[tf.Tensor]:
+    """Returns the tensors from whose entries those of a tensor may be told."""
+    if tensor.dtype.is_floating:
+        return []
+    if tensor.op.type == "Placeholder":
+        outer = outside(tensor)
+        return [] if outer is None else [outer]
+    return list(tensor.op.inputs) if tensor.op.type in _FOLD_ONE.keys() | _FOLD.keys() else []
+
+
+def _folded(tensor: tf.Tensor, given: list) -> np.ndarray | None:
+    op = tensor.op
+    if op.type == "Placeholder":
+        return given[0]
+    if op.type in _FOLD:
+        return _FOLD[op.type](op, given)
+    return _FOLD_ONE[op.type](op, given, tensor.value_index)
 
 
 def _shape(op: tf.Operation, given: list) -> np.ndarray | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -97,8 +97,25 @@ def axis_size(tensor: tf.Tensor, axis: int) -> Size:
 
 def named(tensor: tf.Tensor, entry: int = 0) -> Size:
     """Returns the size that an entry of a tensor, flattened, is; None where that is not seen."""
+    # Each waits for the sizes that it asks for: a function that called itself for them would go as
+    # deep as the arithmetic is long.
+    seen: dict = {}
+    waiting, answer = [_named(tensor, entry, seen)], None
+    while waiting:
+        try:
+            asked = waiting[-1].send(answer)
+        except StopIteration as done:
+            waiting.pop()
+            answer = done.value
+        else:
+            waiting.append(_named(*asked, seen))
+            answer = None
+    return answer
+
+
+def _named(tensor: tf.Tensor, entry: int, seen: dict) -> _Asking:
     while True:
-        values = known.values(tensor)
+        values = known.values(tensor, seen)
         if values is not None and values.reshape(-1)[entry] is not None:
             return int(values.reshape(-1)[entry])
         op = tensor.op
@@ -106,17 +123,19 @@ def named(tensor: tf.Tensor, entry: int = 0) -> Size:
             return axis_size(op.inputs[tensor.value_index], entry)
         if op.type == "Size":
             return axis_size(op.inputs[0], 0) if op.inputs[0].shape.rank == 1 else None
-        if op.type in _ALIKE:
-            return _common(op, entry)
         if op.type in _COMPUTED:
-            return _COMPUTED[op.type](op, entry)
+            return (yield from _COMPUTED[op.type](op, entry))
         found = _FROM[op.type](op, tensor.value_index, entry) if op.type in _FROM else None
         if found is None:
             return None
         tensor, entry = found
 
 
-def _common(op: tf.Operation, entry: int) -> Size:
+# Yields tensors and entries, is sent the sizes that they are, and returns a size.
+_Asking = Generator["tuple[tf.Tensor, int]", "Size", "Size"]
+
+
+def _common(op: tf.Operation, entry: int) -> _Asking:
     """Returns the largest or smallest of several where all are the same."""
     reduces = op.type in ("Max", "Min")
     given = [op.inputs[0]] if reduces else list(op.inputs)
@@ -124,9 +143,9 @@ def _common(op: tf.Operation, entry: int) -> Size:
     if None in counts or 0 in counts:
         return None
     if reduces:
-        found = [named(given[0], k) for k in range(counts[0])]
+        found = yield from _each((given[0], k) for k in range(counts[0]))
     else:
-        found = _of_each(op, entry)
+        found = yield from _of_each(op, entry)
         if op.type == "Maximum" and 1 in found:
             # No size is less, unless there is nothing at all.
             found = [size for size in found if size != 1] or found
@@ -135,27 +154,35 @@ def _common(op: tf.Operation, entry: int) -> Size:
     return Extreme(tuple(found)) if all(isinstance(s, AxisSize) for s in found) else None
 
 
-def _of_each(op: tf.Operation, entry: int) -> list[Size]:
+def _each(asked: Iterable[tuple[tf.Tensor, int]]):
+    found = []
+    for one in asked:
+        found.append((yield one))
+    return found
+
+
+def _of_each(op: tf.Operation, entry: int):
     """Returns the sizes that two inputs, broadcast to each other, have for an entry of both."""
     counts = [t.shape.num_elements() if t.shape.rank is not None else None for t in op.inputs]
     if None in counts or any(count not in (1, max(counts)) for count in counts):
         return [None, None]
-    return [named(t, entry if count > 1 else 0) for t, count in zip(op.inputs, counts)]
+    pairs = zip(op.inputs, counts)
+    return (yield from _each((t, entry if count > 1 else 0) for t, count in pairs))
 
 
-def _times(op: tf.Operation, entry: int) -> Size:
-    return simplest(product(_of_each(op, entry)))
+def _times(op: tf.Operation, entry: int) -> _Asking:
+    return simplest(product((yield from _of_each(op, entry))))
 
 
-def _all_times(op: tf.Operation, entry: int) -> Size:
+def _all_times(op: tf.Operation, entry: int) -> _Asking:
     count = op.inputs[0].shape.num_elements() if op.inputs[0].shape.rank == 1 else None
     if count is None:
         return None
-    return simplest(product(named(op.inputs[0], k) for k in range(count)))
+    return simplest(product((yield from _each((op.inputs[0], k) for k in range(count)))))
 
 
-def _quotient(op: tf.Operation, entry: int) -> Size:
-    one, other = (product([size]) for size in _of_each(op, entry))
+def _quotient(op: tf.Operation, entry: int) -> _Asking:
+    one, other = (product([size]) for size in (yield from _of_each(op, entry)))
     return None if one is None or other is None else simplest(one.over(other))
 
 
@@ -226,9 +253,12 @@ def _unpack(op: tf.Operation, o: int, entry: int) -> _Found:
     return (op.inputs[0], o) if op.inputs[0].shape.rank == 1 else None
 
 
-_ALIKE = ("Max", "Maximum", "Min", "Minimum")
-
-_COMPUTED = {"FloorDiv": _quotient, "Mul": _times, "Prod": _all_times}
+_COMPUTED = {
+    **dict.fromkeys(("Max", "Maximum", "Min", "Minimum"), _common),
+    "FloorDiv": _quotient,
+    "Mul": _times,
+    "Prod": _all_times,
+}
 
 _FROM: dict[str, Callable] = {
     "Cast": _same,
