@@ -19,7 +19,7 @@ ROOT = pathlib.Path(tfjac.__file__).parent
 LAYERS = [
     {"errors"},
     {"fallback"},
-    {"shapes", "tf_internals", "function_cache", "host_memory", "autotune", "accumulation"}
+    {"shapes", "tf_internals", "function_cache", "host_memory", "accumulation"}
     | {"accumulation.bracketing", "rates"},
     {"graph_memo", "gradients", "elimination"},
     {"call_memo", "nominal"},
@@ -64,7 +64,7 @@ LAYERS = [
     {"independence", "nests"},
     {"call_signature"},
     {"construction", "products", "options"},
-    {"jacobians", "quantities"},
+    {"jacobians", "quantities", "autotune"},
     {"estimates"},
     {"compiled", "structure", "derived", "spectra", "operators", "laplacians"},
     {"second_order", "per_example"},

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
+
+from tfjac import planning
+from tfjac.options import Options
 
 # How many of the best by plan are timed, and how often each after it is warm.
 CANDIDATES = 3
@@ -76,3 +80,41 @@ class Memory:
         if self._path is None or not self._path.exists():
             return {}
         return json.loads(self._path.read_text())
+
+
+def chosen(
+    plans: Sequence[planning.Plan],
+    options: Options,
+    call_of: Callable[[Options], Callable[[], object] | None],
+) -> Options:
+    """Returns the options of the fastest of the best ways, from memory if they are there.
+
+    Args:
+      plans: of what is asked for.
+      options: as it is asked for.
+      call_of: from other options makes a call; None where they do not serve.
+    """
+    path = options.autotune
+    memory = Memory(path if isinstance(path, str) else None)
+    ways = _ways(options, planning.best(plans, CANDIDATES))
+    if len(ways) < 2:
+        return options
+    ops = [op for plan in plans for op in plan.problem.ops]
+    key = fingerprint(ops, f"{[plan.explain() for plan in plans]} {options.jit_compile}")
+    choice = memory.get(key)
+    if choice not in ways:
+        calls = {name: call_of(way) for name, way in ways.items()}
+        choice = fastest({name: call for name, call in calls.items() if call is not None})
+        memory.put(key, choice)
+    return ways[choice]
+
+
+def _ways(options: Options, names: Sequence[str]) -> dict[str, Options]:
+    """Returns the strategies, and each compiled by XLA."""
+    ways = {name: dataclasses.replace(options, strategy=name) for name in names}
+    if not options.jit_compile:
+        ways |= {
+            f"{name}, XLA": dataclasses.replace(way, jit_compile=True)
+            for name, way in list(ways.items())
+        }
+    return ways

@@ -6,9 +6,10 @@ import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac import autotune as autotune_lib
@@ -147,6 +148,8 @@ class JacobianFunction:
         self._fn = fn
         self._options = options
         self._cache = function_cache.cache_of(fn, options)
+        # Keys of signatures under which the examples could not be shown to stay apart.
+        self._mixing: set[Hashable] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Nested:
         """Returns the Jacobian at these arguments.
@@ -243,6 +246,22 @@ class JacobianFunction:
 
     def _run_eagerly(self, args, kwargs, with_value: bool) -> Nested:
         call = self._call(args, kwargs)
+        if call.key in self._mixing and self._are_single(args):
+            return self._answer(self._call_of_one(args, kwargs), with_value)
+        try:
+            return self._answer(call, with_value)
+        except errors.ExamplesMixError:
+            # Of one example there is nothing that could mix, once it is known that it is one.
+            if self._options.input_signature is None or not self._are_single(args):
+                raise
+        self._mixing.add(call.key)
+        return self._answer(self._call_of_one(args, kwargs), with_value)
+
+    def _are_single(self, args) -> bool:
+        """Returns whether all sources have one example."""
+        return all(np.shape(leaf)[:1] == (1,) for leaf in tf.nest.flatten(self._sources(args)))
+
+    def _answer(self, call: Call, with_value: bool) -> Nested:
         key = (call.key, with_value)
         with options_lib.on_device(self._options.device):
             built = self._cache.get(key, lambda: self._built(call, with_value), self._is_current)
@@ -293,7 +312,8 @@ class JacobianFunction:
     def _built(self, call: Call, with_value: bool) -> _Built:
         options = self._options
         if options.autotune:
-            options = self._tuned(call)
+            call_of = functools.partial(self._call_of, call)
+            options = autotune_lib.chosen(self._plans(call), options, call_of)
         return self._with(call, with_value, options)
 
     def _with(self, call: Call, with_value: bool, options: Options) -> _Built:
@@ -303,34 +323,6 @@ class JacobianFunction:
         # Only now, for a model may make its layers at its first call.
         asked = tuple(plans) if options == self._options else ()
         return _Built(concrete, at_once, tf_internals.layers_of(self._fn), asked)
-
-    def _tuned(self, call: Call) -> Options:
-        """Returns the fastest of the best ways, from memory if it is there."""
-        plans = self._plans(call)
-        path = self._options.autotune
-        memory = autotune_lib.Memory(path if isinstance(path, str) else None)
-        ways = self._ways(planning.best(plans, autotune_lib.CANDIDATES))
-        if len(ways) < 2:
-            return self._options
-        ops = [op for plan in plans for op in plan.problem.ops]
-        wanted = f"{[plan.explain() for plan in plans]} {self._options.jit_compile}"
-        key = autotune_lib.fingerprint(ops, wanted)
-        choice = memory.get(key)
-        if choice not in ways:
-            calls = {name: self._call_of(call, options) for name, options in ways.items()}
-            choice = autotune_lib.fastest({n: c for n, c in calls.items() if c is not None})
-            memory.put(key, choice)
-        return ways[choice]
-
-    def _ways(self, names: Sequence[str]) -> dict[str, Options]:
-        """Returns the strategies, and each compiled by XLA."""
-        ways = {name: dataclasses.replace(self._options, strategy=name) for name in names}
-        if not self._options.jit_compile:
-            ways |= {
-                f"{name}, XLA": dataclasses.replace(options, jit_compile=True)
-                for name, options in list(ways.items())
-            }
-        return ways
 
     def _call_of(self, call: Call, options: Options) -> Callable[[], Any] | None:
         """Returns a call of one of the ways; None where it was to be compiled and cannot."""
@@ -386,13 +378,17 @@ class JacobianFunction:
         return tf.nest.map_structure(as_graph_tensor, ys), args
 
     def _call(self, args, kwargs) -> Call:
-        argnums, signature = self._options.argnums, self._options.input_signature
-        return Call(
-            args,
-            kwargs,
-            (argnums,) if isinstance(argnums, int) else argnums,
-            None if signature is None else signature.specs,
-        )
+        signature = self._options.input_signature
+        return Call(args, kwargs, self._argnums, None if signature is None else signature.specs)
+
+    def _call_of_one(self, args, kwargs) -> Call:
+        """Returns the call with the shapes of its arguments known, whatever the signature is."""
+        return Call(args, kwargs, self._argnums, None)
+
+    @property
+    def _argnums(self) -> Sequence[int]:
+        argnums = self._options.argnums
+        return (argnums,) if isinstance(argnums, int) else argnums
 
     def _sources(self, args: Sequence[Nested]) -> Nested:
         argnums = self._options.argnums

@@ -103,7 +103,7 @@ def check(y: tf.Tensor, source: Source) -> None:
         raise errors.ExamplesMixError(
             f"the examples of the target {y.name!r} do not depend on those of the source "
             f"{source.value.name!r} one by one: {found.reason}. Use tfjac.jacobian, which makes no "
-            "assumption."
+            "assumption, or give one example at a time."
         )
     raise errors.ExamplesMixError(
         f"could not prove that example b of the target {y.name!r} depends on example b of the "
@@ -130,7 +130,7 @@ def _read(y: tf.Tensor, x: tf.Tensor) -> Dependence:
         return Dependence(False, True, 0, "x has no axis of examples")
     found = _followed(y, x)
     alone = y.shape.rank and x.shape.rank and y.shape[0] == x.shape[0] == 1
-    if alone and not (found.independent or found.understood):
+    if alone and not found.independent:
         return Dependence(True, True, 1, "there is one example")
     return found
 
