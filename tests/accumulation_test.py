@@ -356,10 +356,13 @@ def convolutions():
 
 
 NETS = {
-    "classifier": (*dense_net([64, 128, 128, 10], tf.nn.relu), "reverse"),
-    "decoder": (*dense_net([8, 64, 128, 256]), "forward"),
-    "autoencoder": (*dense_net([128, 64, 4, 64, 128]), "(reverse) x (reverse)"),
-    "convolutions": (convolutions(), (16, 16, 1), "reverse, pulled back to 0"),
+    "classifier": (*dense_net([64, 128, 128, 10], tf.nn.relu), ("reverse",)),
+    "decoder": (*dense_net([8, 64, 128, 256]), ("forward",)),
+    "autoencoder": (
+        *dense_net([128, 64, 4, 64, 128]),
+        ("(reverse) x (reverse)", "(forward) x (reverse)"),
+    ),
+    "convolutions": (convolutions(), (16, 16, 1), ("reverse, pulled back to 0",)),
 }
 
 
@@ -403,8 +406,8 @@ def test_the_flops_of_the_plan_are_those_of_the_graph(name):
 @pytest.mark.parametrize("name", NETS)
 def test_the_order_is_the_one_that_an_expert_would_choose(name):
     _, _, plan = graph_of(name)
-    assert plan.answers[0].cost.order == NETS[name][2]
-    assert NETS[name][2] in plan.explain()
+    assert plan.answers[0].cost.order in NETS[name][2]
+    assert plan.answers[0].cost.order in plan.explain()
 
 
 def test_no_seed_is_written_and_what_examples_share_is_multiplied_once():

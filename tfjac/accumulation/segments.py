@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from tfjac import rules, tf_internals
+from tfjac import tf_internals
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import memo, opaque, pieces, terms
 from tfjac.accumulation.pieces import Piece
 from tfjac.accumulation.terms import Stack
-from tfjac.graph import by_hand, paths, subgraph
+from tfjac.graph import paths, subgraph
 from tfjac.graph.sources import Source
 from tfjac.strategies import base
 
@@ -48,7 +48,7 @@ class Chain:
         self._links = _links(problem, self._starts)
         # A gradient written by hand need not be linear: it gets the cotangents that TensorFlow's
         # own reverse mode would give it, and no others.
-        self._only_back = any(_is_unknown_by_hand(op) for op in problem.ops)
+        self._only_back = problem.is_by_hand
         cuts = [] if self._only_back else _narrow(self._links)
         self._ends = [*cuts, problem.y]
         self._pieces = [self._pieces_of(i) for i in range(self.segments)]
@@ -159,21 +159,6 @@ def _carried(piece: Piece | opaque.Opaque, way: str, given: Carried) -> Carried:
 
 def _factors(stack: Stack) -> list[factors_.Factor]:
     return [factor for term in stack for factor in term.factors]
-
-
-def _is_unknown_by_hand(op: tf.Operation) -> bool:
-    """Returns whether an op has a gradient by hand that is not seen to be linear."""
-    if not rules.has_custom_gradient(op):
-        return False
-    if not subgraph.is_by_hand(op):
-        return True
-    reached = subgraph.gradient_by_hand(op).reached
-    return not all(
-        by_hand.is_diagonal(t, i)
-        for t in op.outputs
-        for i, is_reached in enumerate(reached)
-        if is_reached and subgraph.carries_derivative(t)
-    )
 
 
 def _place(tensors: Sequence[tf.Tensor], wanted: tf.Tensor) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 
 import tensorflow as tf
 
@@ -53,6 +54,33 @@ def _pulled(output: tf.Tensor) -> Pulled | None:
             return None
         back = [None if g is None else tf.convert_to_tensor(g) for g in found]
     return Pulled(graph, cotangent, tuple(back), tuple(op.inputs))
+
+
+def is_linear(op: tf.Operation, reached: Container[tuple[int, str]]) -> bool:
+    """Returns whether the gradient is a diagonal, or zero, by each input among some tensors.
+
+    Args:
+      op: with a gradient that was written by hand.
+      reached: keys of the tensors.
+    """
+    if not subgraph.is_by_hand(op):
+        return False
+    passes = subgraph.gradient_by_hand(op).reached
+    given = [i for i, t in enumerate(op.inputs) if passes[i] and subgraph.key_of(t) in reached]
+    outputs = [t for t in op.outputs if subgraph.carries_derivative(t)]
+    return all(is_zero(t, i) or is_diagonal(t, i) for t in outputs for i in given)
+
+
+def is_zero(output: tf.Tensor, i: int) -> bool:
+    """Returns whether the gradient passes nothing of the cotangent to input `i`.
+
+    So do those of the outputs that `tf.custom_gradient` adds for the inputs.
+    """
+    built = pulled(output)
+    if built is None:
+        return False
+    end = built.back[i]
+    return end is None or not _reaches(built.cotangent.op, end)
 
 
 def is_diagonal(output: tf.Tensor, i: int) -> bool:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from tfjac import graph_memo, nominal, rates, shapes, sweeps, tf_internals
-from tfjac.graph import counting, kernels, paths, subgraph
+from tfjac import graph_memo, nominal, rates, rules, shapes, sweeps, tf_internals
+from tfjac.graph import by_hand, counting, kernels, paths, subgraph
 from tfjac.graph.sources import Source
 
 
@@ -82,6 +82,16 @@ class Problem:
         """The nodes in the bodies of those ops, each with the op that it is in."""
         with_body = [op for op in self.ops if op.type in subgraph.WITH_BODY]
         return [(op, node) for op in with_body for node in tf_internals.nodes_within(op)]
+
+    @functools.cached_property
+    def is_by_hand(self) -> bool:
+        """Whether a gradient on the way was written by hand, and is not seen to be linear."""
+        reached = {subgraph.key_of(t) for s in self.sources for t in s.tensors}
+        for op in self.ops:
+            if rules.has_custom_gradient(op) and not by_hand.is_linear(op, reached):
+                return True
+            reached.update(subgraph.key_of(t) for t in op.outputs)
+        return False
 
     @property
     def rows(self) -> int | None:

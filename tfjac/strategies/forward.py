@@ -137,5 +137,7 @@ def _goes_one_by_one(problem: base.Problem) -> bool:
 
 
 def _has_custom_gradient(problem: base.Problem) -> bool:
-    nodes = [op.node_def for op in problem.ops] + [node for _, node in problem.inner_nodes]
-    return any(not node.op or "_gradient_op_type" in node.attr for node in nodes)
+    inner = [node for _, node in problem.inner_nodes]
+    return problem.is_by_hand or any(
+        not node.op or "_gradient_op_type" in node.attr for node in inner
+    )
