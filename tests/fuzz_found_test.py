@@ -172,3 +172,23 @@ def test_a_scalar_has_derivatives_by_a_scalar_and_second_ones(strategy):
     scale = 1.0507009873554805
     np.testing.assert_allclose(first, scale / 1.25, atol=1e-12)
     np.testing.assert_allclose(second, -scale * 1.0 / 1.25**2, atol=1e-12)
+
+
+def test_a_condition_without_entries_may_broadcast_one_example_to_none():
+    none = tf.zeros([0, 1])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2])], autograph=False)
+    def f(x):
+        return tfjac.jacobian(tf.where(none > 0.0, x, x), x)
+
+    for examples in (0, 1):
+        assert f(tf.zeros([examples, 2])).shape == (0, 2, examples, 2)
+
+
+def test_the_product_of_a_batch_of_none_with_a_tangent_is_zeros():
+    # TensorFlow 2.21 ends the process in the second gradient of this mean, dividing by zero.
+    @tf.function(autograph=False)
+    def f(x):
+        return tfjac.jvp(x * tf.math.rsqrt(tf.reduce_mean(x**2, 2, keepdims=True) + 0.2), x, x)
+
+    assert f(tf.zeros([0, 2, 2, 2])).shape == (0, 2, 2, 2)

@@ -343,9 +343,19 @@ def pictured(s: Scope) -> str:
         else f"tf.nn.depth_to_space(tf.concat([{v}] * 4, -1), 2)",
         f"tf.space_to_batch({v}, [1, 2], [[0, 0], [0, {w % 2}]])",
         f"tf.image.flip_left_right({v})",
-        f"tf.compat.v1.nn.fused_batch_norm({v}, {s.constant([k], v)}, {s.constant([k], v)}, "
-        f"{s.constant([k], v)}, {s.constant([k], v)} ** 2 + 0.3, 0.1, is_training=False)[0]",
+        _fused_norm(s, v, k),
     )  # fmt: skip
+
+
+def _fused_norm(s: Scope, v: str, k: int) -> str:
+    # TensorFlow has no kernel of it in float64.
+    channels = [f"tf.cast({s.constant([k], v)}, tf.float32)" for _ in range(4)]
+    channels[3] += " ** 2 + 0.3"
+    normed = (
+        f"tf.compat.v1.nn.fused_batch_norm(tf.cast({v}, tf.float32), {', '.join(channels)}, "
+        "0.1, is_training=False)[0]"
+    )
+    return f"tf.cast({normed}, {v}.dtype)"
 
 
 def cast(s: Scope) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import tensorflow as tf
 
-from tfjac import errors, graph_memo, nests, problems, sweeps, tapes
+from tfjac import errors, graph_memo, nests, problems, shapes, sweeps, tapes
 from tfjac.accumulation import directions
 from tfjac.graph import sources as sources_lib
 from tfjac.problems import Nested
@@ -133,6 +133,8 @@ def _pushed(problem: Problem, vectors) -> tf.Tensor | None:
         return None
 
     def along() -> list[tf.Tensor | None]:
+        if shapes.are_empty(problem.y.shape, *(s.shape for s in problem.sources)):
+            return [tf.zeros_like(problem.y)]  # TensorFlow 2.21 may divide by zero there
         found = directions.pushed(problem, vectors)
         if found is None:
             support = forward.second_gradients(problem)

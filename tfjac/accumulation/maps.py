@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from tfjac import gradients, nominal, rules
+from tfjac import gradients, nominal, rules, shapes
 from tfjac.accumulation import movements, terms, windows
 from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.local import Steps, derivative, ends, factor, native, term
@@ -70,7 +70,9 @@ def _by_hand(op: tf.Operation, i: int, o: int, dtype: tf.DType) -> Steps | None:
 
 def _pointwise(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
     out, given = op.outputs[o].shape, op.inputs[i].shape
-    if any(given[a] is None and out[b] is not None for b, a in found.links):
+    # Of an input without entries and one of unknown size TensorFlow does not tell the output's.
+    none_left = shapes.are_empty(*(t.shape for t in op.inputs))
+    if any(given[a] is None and (none_left or out[b] is not None) for b, a in found.links):
         raise terms.Refused(f"an input of {op.name!r} may be of size one, and broadcast")
     rows, entries = ends(op, i, o, found.links)
     if op.type in ADDS or (op.type == "Sub" and i == 0) or _is_cast(op):

@@ -113,6 +113,12 @@ def _size_is_unknown(op, rule: rules.Rule, i: int, o: int, axis: int) -> bool:
 
 
 def _linked_axes(op, rule: rules.Rule, j: int, o: int) -> list[int]:
+    if op.type == "SelectV2" and j == 0:
+        # The condition passes no derivative on, but the others are broadcast to it too.
+        given, out = op.inputs[0].shape, op.outputs[o].shape
+        if given.rank is None or out.rank is None:
+            return []
+        return [out.rank - given.rank + a for a, n in enumerate(given) if n not in (None, 1)]
     return [out_axis for out_axis, _ in rule.local(op, j, o).links]
 
 
