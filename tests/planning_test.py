@@ -73,7 +73,7 @@ def test_explain_says_it_all():
 def test_auto_is_the_least_of_the_answers():
     plan = plan_of(net, X, batch=True)
     seconds = [a.seconds for a in plan.answers if a.support.ok]
-    assert min(seconds) <= plan.seconds <= 1.02 * min(seconds)  # or as fast, and built sooner
+    assert min(seconds) <= plan.seconds <= 1.1 * min(seconds)  # or as fast, and built sooner
 
 
 # Memory

@@ -15,10 +15,12 @@ AUTO = "auto"
 
 _LONGEST_CHAIN = 12
 
-# What is written out row by row grows the graph; beyond so many ops "auto" leaves it out.
+# What is written out row by row grows the graph: "auto" leaves it out beyond so many ops in all, and
+# so many for each op on the way.
 MOST_OPS = 20_000
+_MOST_FOR_EACH = 20
 # Predictions so close are taken to be the same: what is quicker to construct is chosen.
-_TIE = 1.02
+_TIE = 1.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +120,7 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     budget = chunk_size.bytes if isinstance(chunk_size, base.MemoryBudget) else None
     answers = tuple(_ask(s, problem, budget) for s in _candidates(strategy, chunk_size))
     if strategy == AUTO:
-        answers = _bounded(answers)
+        answers = _bounded(answers, max(MOST_OPS, _MOST_FOR_EACH * len(problem.ops)))
     ranked = _ranked(answers)
     if not ranked:
         refusals = "; ".join(f"{a.strategy.name}: {a.support.reason}" for a in answers)
@@ -129,12 +131,12 @@ def choose(problem: Problem, strategy: str | Strategy, chunk_size: int | str | N
     return Plan(ranked[0].strategy, answers, problem)
 
 
-def _bounded(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """Returns answers without those that would add too many ops, if others are left."""
-    small = [not a.support.ok or a.cost.graph_ops <= MOST_OPS for a in answers]
+def _bounded(answers: Sequence[Answer], most: int) -> tuple[Answer, ...]:
+    """Returns answers without those that would add more ops than that, if others are left."""
+    small = [not a.support.ok or a.cost.graph_ops <= most for a in answers]
     if not any(a.support.ok for a, is_small in zip(answers, small) if is_small):
         return tuple(answers)
-    refused = Support(False, f"it would add more than {MOST_OPS} ops to the graph")
+    refused = Support(False, f"it would add more than {most} ops to the graph")
     return tuple(
         a if is_small else Answer(a.strategy, refused, None) for a, is_small in zip(answers, small)
     )

@@ -42,12 +42,12 @@ def selection(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -
 
 def _places(op: tf.Operation, i: int, o: int, found: Local) -> np.ndarray | None:
     """Returns, for each entry along the axes not linked, that of the input; -1 from elsewhere."""
-    sources = positions.sources_of(op, i, o, found)
-    if sources is None:
+    moved = positions.sources_of_two(op, i, o, found)
+    if moved is None:
         return None
-    if op.inputs[i].shape.rank == 0:
+    sources, out, given = moved[0].reshape(-1), list(moved[0].shape), moved[1]
+    if not given:
         return np.minimum(sources, 0)
-    out, given = op.outputs[o].shape.as_list(), op.inputs[i].shape.as_list()
     linked_out, linked_in = ({link[k] for link in found.links} for k in (0, 1))
     first = tuple(0 if b in linked_out else slice(None) for b in range(len(out)))
     coordinates = np.unravel_index(np.maximum(sources, 0), given)
