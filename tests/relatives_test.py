@@ -30,7 +30,7 @@ UPSTREAM: dict[str, frozenset[str]] = {
     "where: broadcast condition": _BY_ROWS,
     "where: rows": _BY_ROWS,
     # There the weight, a number, has been multiplied into what was chosen.
-    "where: after a product": _BY_ROWS | {"cross_country"},
+    "where: after a product": _BY_ROWS,
     # Differences of equal singular values.
     "spectrum: put together, equal": _EVERY,
     # The inverse of a singular matrix: all refuse it when they run.

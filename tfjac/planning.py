@@ -15,8 +15,8 @@ AUTO = "auto"
 
 _LONGEST_CHAIN = 12
 
-# What is written out row by row grows the graph: "auto" leaves it out beyond so many ops in all, and
-# so many for each op on the way.
+# What is written out row by row grows the graph: "auto" leaves it out beyond so many ops in all and
+# for each op on the way.
 MOST_OPS = 20_000
 _MOST_FOR_EACH = 20
 # Predictions so close are taken to be the same: what is quicker to construct is chosen.

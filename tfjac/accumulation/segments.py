@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from tfjac import tf_internals
+from tfjac import nominal, tf_internals
 from tfjac.accumulation import factors as factors_
 from tfjac.accumulation import memo, opaque, pieces, terms
 from tfjac.accumulation.pieces import Piece
@@ -18,6 +18,8 @@ from tfjac.graph import paths, subgraph
 from tfjac.graph.sources import Source
 from tfjac.strategies import base
 
+# Columns for each row beyond which going forward is not tried.
+_WIDER = 8
 # Tensors at which a chain may be cut; each makes planning longer.
 _MOST_CUTS = 6
 
@@ -66,9 +68,17 @@ class Chain:
     def alone(self, i: int, bound: float = math.inf) -> Iterator[tuple[str, Carried | None]]:
         """Yields the ways to the Jacobian of one segment; None for one that costs more."""
         yield "reverse", self.pulled(i, Carried(pieces.identity(self._ends[i])), bound)
-        if self.can_push and all(piece.can_push for piece in self._pieces[i]):
-            start = self._ends[i - 1] if i else self._starts[0]
+        start = self._ends[i - 1] if i else self._starts[0]
+        may_push = self.can_push and not self._is_wider(start, self._ends[i])
+        if may_push and all(piece.can_push for piece in self._pieces[i]):
             yield "forward", self.pushed(i + 1, Carried(pieces.identity(start)), bound)
+
+    def _is_wider(self, start: tf.Tensor, end: tf.Tensor) -> bool:
+        """Returns whether there are so many more columns than rows that none need be carried on."""
+        (source,) = self._problem.sources
+        read = isinstance(source.value, tf.Variable) and start is self._starts[0]
+        sizes = nominal.shape_of(start)[0 if read else 1 :]
+        return math.prod(sizes) > _WIDER * math.prod(nominal.shape_of(end)[1:])
 
     @property
     def is_structured(self) -> bool:

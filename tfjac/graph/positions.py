@@ -160,6 +160,6 @@ def _run(op: tf.Operation, i: int, o: int, shapes: list, others: list) -> np.nda
                 op, [tf.constant(v, t.dtype) for v, t in zip(values, op.inputs)]
             )
             with tf.compat.v1.Session(graph=graph) as session:
-                return session.run(moved[o]).astype(np.int64) - 1
+                return np.asarray(session.run(moved[o]).astype(np.int64) - 1)
         except (tf.errors.InvalidArgumentError, ValueError):
             return None
