@@ -277,8 +277,11 @@ def programs(draw, steps, most: int = 7) -> Program:
             code = draw(st.sampled_from(steps))(scope)
         except Inapplicable:
             continue
-        value = eval(code, {**names, **scope.values})
-        if not accepted(value):
+        try:
+            value = eval(code, {**names, **scope.values})
+        except tf.errors.InvalidArgumentError:
+            value = None  # TensorFlow refuses the op for such sizes, as those of an empty batch
+        if value is None or not accepted(value):
             scope.kinks, scope.hidden = kinks, hidden
             continue
         name = f"v{len(scope.values)}"
