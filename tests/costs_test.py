@@ -1,12 +1,14 @@
 """Predicted seconds: unknown sizes are guessed, and nothing that is built is by the guess."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfjac
-from tfjac import nominal
+from tfjac import calibration, nominal, rates
 from tfjac.graph import by_hand, kernels
 from tfjac.rates import Kernel, Rates
 
@@ -213,3 +215,53 @@ def test_layers_with_silu_are_multiplied_by_structure():
     plan = plan_of(lambda x: model(x), tf.TensorSpec([32, 784]), batch=True)
     (cross,) = [a for a in plan.answers if a.strategy.name == "cross_country"]
     assert "x (" in cross.cost.order, "a product at the narrow layer, for which tangents are needed"
+
+
+# Calibration
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The path of a file of rates that is read in this test alone."""
+    path = tmp_path / "some" / "rates.json"
+    monkeypatch.setenv("TFJAC_RATES", str(path))
+    rates.current.cache_clear()
+    yield path
+    rates.current.cache_clear()
+
+
+def test_rates_that_are_kept_are_used(kept):
+    assert rates.current() == Rates()
+    assert rates.write(Rates(op=0.25)) == kept
+    assert rates.current().op == 0.25
+    assert plan_of(tf.sin, tf.TensorSpec([3])).seconds > 0.25
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda text: text[:40], "damaged"),
+        (lambda text: "[]", "damaged"),
+        (lambda text: text.replace('"op"', '"pop"'), "damaged"),
+        (lambda text: text.replace('"op": 2e-06', '"op": -1'), "damaged"),
+        (lambda text: text.replace('"op": 2e-06', '"op": null'), "damaged"),
+        (lambda text: text.replace('"machine": "', '"machine": "other '), "of another machine"),
+    ],
+)
+def test_rates_of_another_machine_or_damaged_are_said_and_not_used(kept, damage, why):
+    rates.write(Rates())
+    kept.write_text(damage(kept.read_text()))
+    with pytest.warns(tfjac.errors.RatesIgnoredWarning, match=why):
+        assert rates.current() == Rates()
+
+
+def test_calibration_measures_every_rate_and_keeps_it(kept, monkeypatch, capsys):
+    monkeypatch.setattr(calibration, "_CALLS", 1)
+    calibration.main(None)
+    found, printed = rates.current(), capsys.readouterr().out
+    for field in dataclasses.fields(Rates):
+        assert getattr(found, field.name) > 0.0
+        assert field.name in printed
+    elsewhere = kept.with_name("other.json")
+    calibration.main(str(elsewhere))
+    assert elsewhere.exists()

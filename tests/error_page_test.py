@@ -11,6 +11,7 @@ import pathlib
 import platform
 import re
 import sys
+import tempfile
 import types
 import warnings
 from unittest import mock
@@ -23,7 +24,7 @@ from errors_test import BAD, X, in_function
 
 import tfjac
 import tfjac.keras
-from tfjac import planning, rules, tf_internals
+from tfjac import planning, rates, rules, tf_internals
 from tfjac.bench import command, own
 from tfjac.rules import Kind, Local, Rule
 
@@ -122,6 +123,16 @@ def moved_wrongly():
     wrong = np.zeros(6, int)
     with mock.patch.object(tfjac.rule_checks.positions, "sources_of", lambda *_: wrong):
         tfjac.testing.check_rule("Transpose", tf.transpose, spread(2, 3))
+
+
+def damaged_rates():
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path = pathlib.Path(folder, "rates.json")
+        path.write_text("{}")
+        patch.setenv("TFJAC_RATES", str(path))
+        rates.current.cache_clear()
+        rates.current()
+    rates.current.cache_clear()
 
 
 def outside_of_linux():
@@ -459,6 +470,7 @@ CASES = {
         tfjac.errors.StrategyFallbackWarning,
     ),
     "out of memory": (out_of_memory, tfjac.errors.OutOfMemoryWarning),
+    "rates that are damaged": (damaged_rates, tfjac.errors.RatesIgnoredWarning),
     "memory kept outside of Linux": (outside_of_linux, RuntimeWarning),
     "flag with a wrong value": (flag_given_wrongly, tfjac.flags.flags.IllegalFlagValueError),
     "flags defined twice": (flags_twice, tfjac.errors.InvalidValueError),

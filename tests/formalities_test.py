@@ -21,6 +21,7 @@ LAYERS = [
     {"fallback"},
     {"shapes", "tf_internals", "function_cache", "host_memory", "accumulation"}
     | {"accumulation.bracketing", "rates"},
+    {"calibration"},
     {"graph_memo", "gradients", "elimination"},
     {"call_memo", "nominal"},
     {"matrices", "accumulation.factors"},

@@ -279,7 +279,7 @@ class JacobianFunction:
                 warnings.warn(
                     f"out of memory with {built.at_once} rows or columns at once; trying {half}",
                     errors.OutOfMemoryWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
                 smaller = dataclasses.replace(self._options, chunk_size=half, memory_budget=None)
                 built = self._with(call, with_value, smaller)
@@ -298,7 +298,7 @@ class JacobianFunction:
         if chosen == planning.AUTO:
             names = planning.best(self._plans(call), len(planning.STRATEGIES))
         tried = built.tried or tuple(names[:1])
-        name = fallback.next_strategy(tried, names, error, stacklevel=5)
+        name = fallback.next_strategy(tried, names, error, stacklevel=6)
         options = dataclasses.replace(self._options, strategy=name, autotune=False)
         return self._with(call, with_value, options)._replace(tried=(*tried, name))
 

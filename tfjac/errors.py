@@ -39,6 +39,10 @@ class StrategyFallbackWarning(UserWarning):
     """The strategy of least cost could not build after all, and the next one does."""
 
 
+class RatesIgnoredWarning(UserWarning):
+    """A file of measured rates is damaged, or of another machine: it is not used."""
+
+
 class LoopFallbackWarning(UserWarning):
     """A vectorized map runs some op once per row, because TensorFlow cannot batch it."""
 

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import json
+import math
+import os
+import pathlib
+import platform
+import tempfile
+import warnings
+
+from tfjac import errors
 
 
 class Kernel(enum.Enum):
@@ -109,19 +119,75 @@ class Rates:
         return getattr(self, kernel.value)
 
 
-_current = Rates()
-
-
+@functools.cache
 def current() -> Rates:
-    """Returns the rates to reckon with."""
-    return _current
+    """Returns the rates to reckon with: those that were measured on this machine, if they are kept.
+
+    From the file that the environment variable TFJAC_RATES names, or `write` puts there by itself;
+    read once. Warns with `RatesIgnoredWarning` where the file does not serve.
+    """
+    path = file()
+    if not path.exists():
+        return Rates()
+    try:
+        kept = json.loads(path.read_text())
+        machine, values = kept["machine"], kept["rates"]
+        wanted = {field.name for field in dataclasses.fields(Rates)}
+        damaged = set(values) != wanted or not all(0 < v < math.inf for v in values.values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        machine, damaged = None, True
+    if damaged or machine != this_machine():
+        why = "damaged" if damaged else f"of another machine ({machine}, not {this_machine()})"
+        warnings.warn(
+            f"the rates of kernels in {path} are {why} and not used; python -m tfjac calibrate "
+            "measures them anew",
+            errors.RatesIgnoredWarning,
+            stacklevel=2,
+        )
+        return Rates()
+    return Rates(**values)
+
+
+def write(found: Rates, path: str | None = None) -> pathlib.Path:
+    """Keeps rates for this machine, and returns the path of the file, replaced as a whole.
+
+    Args:
+      found: the rates.
+      path: of the file; None for the one that `current` reads.
+    """
+    target = file() if path is None else pathlib.Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    kept = {"machine": this_machine(), "rates": dataclasses.asdict(found)}
+    with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as part:
+        part.write(json.dumps(kept, indent=1) + "\n")
+    os.replace(part.name, target)
+    current.cache_clear()
+    return target
+
+
+def file() -> pathlib.Path:
+    """Returns the path of the file in which rates are kept."""
+    named = os.environ.get("TFJAC_RATES")
+    if named:
+        return pathlib.Path(named)
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(cache) / "tfjac" / "rates.json"
+
+
+def this_machine() -> str:
+    """Returns what tells this machine's processor from others."""
+    info = pathlib.Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    model = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "")
+    name = model.strip() or platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores"
 
 
 def moving(read: float, written: float) -> float:
     """Returns the seconds of a kernel that reads and writes so many bytes."""
-    return _current.seconds(Kernel.ELEMENTWISE, 0.0, read, written)
+    return current().seconds(Kernel.ELEMENTWISE, 0.0, read, written)
 
 
 def transposing(size: float) -> float:
     """Returns the seconds that it takes to move the axes of a tensor of so many bytes."""
-    return _current.seconds(Kernel.TRANSPOSE, 0.0, size, size)
+    return current().seconds(Kernel.TRANSPOSE, 0.0, size, size)

@@ -68,9 +68,10 @@ class Chain:
     def alone(self, i: int, bound: float = math.inf) -> Iterator[tuple[str, Carried | None]]:
         """Yields the ways to the Jacobian of one segment; None for one that costs more."""
         yield "reverse", self.pulled(i, Carried(pieces.identity(self._ends[i])), bound)
+        if not self.can_push or not all(piece.can_push for piece in self._pieces[i]):
+            return
         start = self._ends[i - 1] if i else self._starts[0]
-        may_push = self.can_push and not self._is_wider(start, self._ends[i])
-        if may_push and all(piece.can_push for piece in self._pieces[i]):
+        if not self._is_wider(start, self._ends[i]):
             yield "forward", self.pushed(i + 1, Carried(pieces.identity(start)), bound)
 
     def _is_wider(self, start: tf.Tensor, end: tf.Tensor) -> bool:

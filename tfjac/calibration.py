@@ -1,0 +1,153 @@
+"""`python -m tfjac calibrate`: measures what the kernels of this machine reach, and keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac import rates
+from tfjac.rates import Rates
+
+# A kernel is timed so often, and as long; the least counts, for other work on the machine adds.
+_CALLS = 30
+_SECONDS = 0.6
+_CHAIN = 200
+
+
+def measured() -> Rates:
+    """Returns the rates of this machine, in about 20 seconds.
+
+    Run it while nothing else runs.
+    """
+    call = _time(lambda a: a + 1.0, _random(1))
+    op = max((_time(_chained(lambda a: a @ a, _CHAIN), _random(4, 4)) - call) / _CHAIN, 1e-7)
+    found = {"call": call, "op": op, "turn": _turn(call)}
+    return Rates(**found, **_traffic(call), **_products(call), **_windows(call), built=_built())
+
+
+def main(path: str | None) -> None:
+    """Measures, prints and writes.
+
+    Args:
+      path: of the file; None for the one that is read by itself.
+    """
+    found = measured()
+    for field in dataclasses.fields(found):
+        print(f"{field.name:<15} {getattr(found, field.name):.3g}")
+    print(f"written to {rates.write(found, path)}")
+
+
+def _random(*shape: int) -> tf.Tensor:
+    return tf.constant(np.random.default_rng(0).normal(size=shape), tf.float32)
+
+
+def _time(fn: Callable[..., tf.Tensor], *args: tf.Tensor) -> float:
+    """Returns the least seconds of a call, once it is warm."""
+    function = tf.function(fn, autograph=False)
+    function(*args)
+    best, begun = float("inf"), time.perf_counter()
+    for _ in range(_CALLS):
+        start = time.perf_counter()
+        function(*args)
+        tf.test.experimental.sync_devices()
+        best = min(best, time.perf_counter() - start)
+        if time.perf_counter() - begun > _SECONDS:
+            break
+    return best
+
+
+def _chained(step: Callable[[tf.Tensor], tf.Tensor], count: int) -> Callable:
+    def run(a: tf.Tensor) -> tf.Tensor:
+        for _ in range(count):
+            a = step(a)
+        return a
+
+    return run
+
+
+def _beyond(call: float, fn: Callable[..., tf.Tensor], *args: tf.Tensor) -> float:
+    """Returns the seconds of a kernel without those of the call, some at least."""
+    return max(_time(fn, *args) - call, 1e-6)
+
+
+def _turn(call: float) -> float:
+    def loop(a: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(
+            lambda i, _: i < _CHAIN,
+            lambda i, arrays: (i + 1, arrays.write(i, a)),
+            (0, tf.TensorArray(tf.float32, _CHAIN)),
+        )[1].stack()
+
+    return _beyond(call, loop, _random(4)) / _CHAIN
+
+
+def _traffic(call: float) -> dict[str, float]:
+    large = _random(2000, 2000)
+    size = 4.0 * 2000 * 2000
+    read = size / _beyond(call, tf.reduce_sum, large)
+    doubled = _beyond(call, lambda a: a * 2.0, large)
+    return {
+        "read": read,
+        "written": size / max(doubled - size / read, 1e-6),
+        "transposed": size / _beyond(call, tf.transpose, large),
+        "function": 2000.0 * 2000 / _beyond(call, tf.tanh, large),
+    }
+
+
+def _products(call: float) -> dict[str, float]:
+    def rate(rows: int, side: int) -> float:
+        seconds = _beyond(call, tf.matmul, _random(rows, side), _random(side, side))
+        return 2.0 * rows * side * side / seconds
+
+    large, small = rate(1024, 1024), rate(20_000, 32)
+    few = _beyond(call, tf.matmul, _random(8, 8, 8), _random(8, 8, 8))
+    many = _beyond(call, tf.matmul, _random(8000, 8, 8), _random(8000, 8, 8))
+    return {
+        "product": large,
+        "half_side": max(32.0 * (large / small - 1.0), 1.0),
+        "batched_start": few,
+        "batched_each": max((many - few) / 8000, 1e-9),
+    }
+
+
+def _windows(call: float) -> dict[str, float]:
+    def seconds(images: int, size: int, channels: int, count: int = 1) -> float:
+        w = _random(3, 3, channels, channels) * 0.01
+        step = _chained(lambda x: tf.nn.conv2d(x, w, 1, "SAME"), count)
+        return _beyond(call, step, _random(images, size, size, channels)) / count
+
+    def rate(channels: int) -> float:
+        spent = max(seconds(20, 32, channels) - start, 1e-6)
+        return 2.0 * 20 * 32 * 32 * 9 * channels**2 / spent
+
+    def each(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.depthwise_conv2d(x, single, [1, 1, 1, 1], "SAME")
+
+    def pooled(x: tf.Tensor) -> tf.Tensor:
+        return tf.gradients(tf.nn.max_pool2d(x, 3, 1, "SAME"), x)[0]
+
+    start = seconds(1, 2, 8, 10)
+    single, images = _random(3, 3, 64, 1), _random(20, 32, 32, 64)
+    many, few = rate(64), rate(16)
+    apart = max(_beyond(call, each, images) - start, 1e-6)
+    heavy = max(seconds(1, 2, 512) - start, 1e-6)
+    entries = 20.0 * 32 * 32 * 64
+    return {
+        "convolution": many,
+        "half_channels": max(16.0 * (many / few - 1.0), 1.0),
+        "depthwise": 2.0 * 9 * entries / apart,
+        "window_start": start,
+        "weights": 4.0 * 9 * 512 * 512 / heavy,
+        "pooling": 2.0 * entries / _beyond(call, pooled, images),
+    }
+
+
+def _built() -> float:
+    """Returns the seconds that an op takes to trace, optimize and run for the first time."""
+    start = time.perf_counter()
+    tf.function(_chained(lambda a: tf.sin(a @ a), _CHAIN), autograph=False)(_random(4, 4))
+    return (time.perf_counter() - start) / (2 * _CHAIN)
