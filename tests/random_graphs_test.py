@@ -14,6 +14,8 @@ strategies = hypothesis.strategies
 EXAMPLES = 3
 LARGEST = 48
 
+pytestmark = pytest.mark.filterwarnings("ignore::tfjac.errors.LoopFallbackWarning")
+
 
 def constant(shape, seed):
     return tf.constant(np.random.default_rng(seed).uniform(0.3, 1.2, shape))

@@ -179,17 +179,19 @@ def _is_count(tensor: tf.Tensor) -> bool:
     return tensor.dtype.is_integer and tensor.shape.rank == 0
 
 
-def _run(op: tf.Operation, times: float) -> list[Run]:
+def _is_kernel(op: tf.Operation) -> bool:
     if op.type in _FREE or subgraph.bodies(op) is not None:
-        return []
-    if not any(subgraph.carries_derivative(t) for t in op.outputs):
-        return []
-    return [_of(op, op.inputs, op.outputs, (), times)]
+        return False
+    return any(subgraph.carries_derivative(t) for t in op.outputs)
+
+
+def _run(op: tf.Operation, times: float) -> list[Run]:
+    return [_of(op, op.inputs, op.outputs, (), times)] if _is_kernel(op) else []
 
 
 def _pulled(op: tf.Operation, times: float, depends) -> list[Run]:
     """Returns the kernels from a cotangent of the op's outputs to those of its inputs."""
-    if op.type in _FREE or subgraph.bodies(op) is not None:
+    if not _is_kernel(op):
         return []
     outs = [t for t in op.outputs if subgraph.carries_derivative(t)]
     found = []
@@ -202,7 +204,7 @@ def _pulled(op: tf.Operation, times: float, depends) -> list[Run]:
 
 def _pushed(op: tf.Operation, times: float, depends) -> list[Run]:
     """Returns the kernels from tangents of the op's inputs to those of its outputs."""
-    if op.type in _FREE or subgraph.bodies(op) is not None:
+    if not _is_kernel(op):
         return []
     given = [t for t in op.inputs if depends(t)]
     others = [s for s in op.inputs if not depends(s) and subgraph.carries_derivative(s)]
