@@ -188,6 +188,8 @@ def map_vectorized(
 
 def _as_told(output: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
     """Returns an output in its known shape: of no entries a vectorized map may give another."""
+    if spec.shape.rank is None:
+        return output
     found = tf.shape(output)
     sizes = [found[k] if size is None else size for k, size in enumerate(spec.shape)]
     return tf.reshape(output, sizes)
