@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Hashable, Sequence
+from typing import TypeVar
 
 import tensorflow as tf
 
 from tfjac import errors, nominal
 from tfjac.strategies import STRATEGIES, Cost, Problem, Strategy, Support, base, names
+
+T = TypeVar("T")
 
 AUTO = "auto"
 
@@ -143,14 +146,19 @@ def _bounded(answers: Sequence[Answer], most: int) -> tuple[Answer, ...]:
 
 
 def _ranked(answers: Sequence[Answer]) -> list[Answer]:
-    """Returns those that take the problem, the fastest first.
+    """Returns those that take the problem, best first."""
+    willing = [a for a in answers if a.support.ok]
+    return _best_first(willing, [(a.seconds, a.cost.graph_ops) for a in willing])
+
+
+def _best_first(ways: Sequence[T], costs: Sequence[tuple[float, float]]) -> list[T]:
+    """Returns the ways by their costs, each in seconds and ops, the fastest first.
 
     Of those that are predicted to be as fast, first comes what is quicker to construct.
     """
-    willing = sorted((a for a in answers if a.support.ok), key=lambda a: a.seconds)
-    tied = [a for a in willing if a.seconds <= _TIE * willing[0].seconds]
-    first = sorted(tied, key=lambda a: a.cost.graph_ops)
-    return [*first, *willing[len(first) :]]
+    order = sorted(range(len(ways)), key=lambda k: costs[k][0])
+    tied = [k for k in order if costs[k][0] <= _TIE * costs[order[0]][0]]
+    return [ways[k] for k in [*sorted(tied, key=lambda k: costs[k][1]), *order[len(tied) :]]]
 
 
 def build(
@@ -189,18 +197,19 @@ def build(
 
 
 def best(plans: Sequence[Plan], number: int) -> list[str]:
-    """Returns the names of the fastest strategies that all plans could go by, best first.
+    """Returns the names of the best strategies that all plans could go by, best first.
 
     Args:
       plans: of several targets, or parts of them.
       number: how many at most.
     """
-    seconds: dict[str, float] = {}
+    costs: dict[str, tuple[float, float]] = {}
     for strategy in STRATEGIES:
         answers = [a for p in plans for a in p.answers if a.strategy.name == strategy.name]
         if answers and all(a.support.ok for a in answers):
-            seconds[strategy.name] = sum(answer.seconds for answer in answers)
-    return sorted(seconds, key=seconds.__getitem__)[:number]
+            ops = sum(answer.cost.graph_ops for answer in answers)
+            costs[strategy.name] = (sum(answer.seconds for answer in answers), ops)
+    return _best_first(list(costs), list(costs.values()))[:number]
 
 
 def within(

@@ -85,6 +85,12 @@ def captures(graph: tf.Graph) -> dict[str, tf.Tensor]:
     return {inner.name: outer for outer, inner in graph.captures}
 
 
+def record_captures(graph: tf.Graph) -> None:
+    """Lets the active tapes see what each captured tensor stands for, as a variable's handle."""
+    for outer in captures(graph).values() if is_recording() else ():
+        graph.capture(outer)
+
+
 def scratch_graph(graph: tf.Graph) -> tf.Graph:
     """Returns a function graph within `graph`: what is built in it can use its tensors only."""
     with graph.as_default():

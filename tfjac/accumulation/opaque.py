@@ -30,7 +30,8 @@ class _Rows:
         return shapes.shape_of(self.stack)[0]
 
     def __getitem__(self, index: tf.Tensor | int) -> tf.Tensor:
-        return tf.gather(self.stack, index)
+        # The last one where there are fewer, as in a last chunk, of which no more is kept.
+        return tf.gather(self.stack, tf.minimum(index, self.size - 1))
 
 
 class Opaque:

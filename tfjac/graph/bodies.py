@@ -106,14 +106,20 @@ def walk(
 
 
 def needed(graph: tf.Graph) -> list[tf.Operation]:
-    """Returns the ops of a body that its outputs need, in topological order."""
-    wanted = {subgraph.key_of(t) for t in graph.outputs}
-    found = []
-    for op in reversed(graph.get_operations()):
-        if any(subgraph.key_of(t) in wanted for t in op.outputs):
-            wanted |= {subgraph.key_of(t) for t in op.inputs}
-            found.append(op)
-    return found[::-1]
+    """Returns the ops of a body that its outputs need, in topological order.
+
+    Not as they were made: a loop that is differentiated is given inputs that were made after it.
+    """
+    found: dict[str, tf.Operation] = {}
+    waiting = [t.op for t in reversed(graph.outputs)]
+    while waiting:
+        op = waiting[-1]
+        before = [t.op for t in op.inputs if t.op.name not in found]
+        if op.name in found or not before:
+            found[op.name] = waiting.pop()
+        else:
+            waiting += before
+    return list(found.values())
 
 
 def runs_once(op: tf.Operation) -> bool:

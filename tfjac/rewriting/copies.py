@@ -1,8 +1,9 @@
 """A copy of what lies between a target and its sources, with the ops at fault replaced.
 
-Adds ops to the default graph where there is something to be replaced, and none elsewhere. What was
-computed before an op at fault is not copied. TensorFlow merges equal ops when the graph runs, so
-that the value is computed once.
+And with the bodies of called functions in place of their calls, compiled by XLA or not, so that
+each op of theirs is seen. Adds ops to the default graph where there is something of either kind,
+and none elsewhere. What was computed before is not copied. TensorFlow merges equal ops when the
+graph runs, so that the value is computed once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from tfjac.graph import bodies, subgraph
 from tfjac.rewriting import table
 from tfjac.rewriting.replacement import Replacement
 
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+# Layouts of images for which TensorFlow has no kernels on the CPU, but XLA has.
+_CHANNELS_FIRST = (b"NCHW", b"NCDHW")
 
 
 def rewritten(
@@ -29,7 +31,7 @@ def rewritten(
 ) -> tf.Tensor:
     """Returns a tensor of the value of `y` that has the right derivatives by some tensors.
 
-    `y` itself where no op between them is at fault. All sources of a target share a copy, where
+    `y` itself where no op between them is at fault or calls a function. All sources of a target share a copy, where
     they can. Under a tape it is made anew: a tape sees only ops made while it is active.
 
     Args:
@@ -113,7 +115,7 @@ def _leaves(y: tf.Tensor) -> list[tf.Tensor]:
 def _may_be_at_fault(y: tf.Tensor) -> bool:
     """Returns whether any op before the target may be replaced, for whatever source."""
     for op in _behind(y):
-        if table.may_be_replaced(op):
+        if table.may_be_replaced(op) or _is_expanded(op):
             return True
         if op.type in subgraph.WITH_BODY and any(
             node.op in table.TABLE for node in tf_internals.nodes_within(op)
@@ -122,14 +124,58 @@ def _may_be_at_fault(y: tf.Tensor) -> bool:
     return False
 
 
+def _is_expanded(op: tf.Operation) -> bool:
+    """Returns whether an op calls a function whose ops may take its place."""
+    if op.type not in subgraph.CALLS or "_gradient_op_type" in op.node_def.attr:
+        return False
+    return graph_memo.kept_on(op.graph, ("expanded", op.name), lambda: _can_be_expanded(op))
+
+
+def _can_be_expanded(op: tf.Operation) -> bool:
+    body = tf_internals.body_of(op, "f")
+    if body is None or len(body.inputs) != len(op.inputs) or bodies.runs_once(op):
+        return False
+    return not _stays_compiled(op) and not _has_lists_in_loops(body)
+
+
+def _has_lists_in_loops(body: tf.Graph) -> bool:
+    """Returns whether a body has loops or branches with lists of tensors, as gradients of loops do.
+
+    Made anew they would not be known to hold what they do.
+    """
+    for op in bodies.needed(body):
+        if op.type in subgraph.CALLS:
+            if any(map(_has_lists_in_loops, subgraph.bodies(op).graphs)):
+                return True
+        elif op.type in subgraph.WITH_BODY and any(t.dtype == tf.variant for t in op.inputs):
+            return True
+    return False
+
+
+def _stays_compiled(op: tf.Operation) -> bool:
+    """Returns whether XLA alone can run what an op calls."""
+    # Asked for first: reading an absent attribute would add it to the shared definition.
+    if "_XlaMustCompile" not in op.node_def.attr or not op.get_attr("_XlaMustCompile"):
+        return False
+    return any(
+        node.op.startswith("Xla")
+        or ("data_format" in node.attr and node.attr["data_format"].s in _CHANNELS_FIRST)
+        for node in tf_internals.nodes_within(op)
+    )
+
+
 def _at_fault(ops: Sequence[tf.Operation], reached: bodies.Reached) -> frozenset[tuple]:
+    """Returns the keys of ops that are to be replaced, at any depth, and of calls among `ops`."""
     walk = bodies.walk(ops, reached)
-    return frozenset(_key(op) for op, given in walk if table.replacement_of(op, given))
+    replaced = frozenset(_key(op) for op, given in walk if table.replacement_of(op, given))
+    return replaced | {_key(op) for op in ops if _is_expanded(op)}
 
 
 def _copied(y: tf.Tensor, ops: Sequence[tf.Operation], tensors: Sequence[tf.Tensor]) -> _Copied:
     reached = bodies.Reached.after(tensors, ops)
     copy = _Copy()
+    for graph in tf_internals.graph_and_outer_graphs(tf.compat.v1.get_default_graph()):
+        tf_internals.record_captures(graph)
     with tf.name_scope("rewritten"):
         for op in ops:
             copy.follow(op, reached.given(op))
@@ -162,7 +208,7 @@ class _Copy:
         is_changed = any(new is not old for new, old in zip(inputs, op.inputs))
         replacement = table.replacement_of(op, given)
         inner_faults = _faults_within(op, given)
-        if not (is_changed or replacement or inner_faults):
+        if not (is_changed or replacement or inner_faults or _is_expanded(op)):
             return
         keys = map(subgraph.key_of, op.inputs)
         faults = [*(self._faults[key] for key in keys if key in self._faults), *inner_faults]
@@ -199,7 +245,7 @@ def _made_anew(
         replacement = table.replacement_of(op, given)
         if replacement is not None:
             return replacement.build(op, inputs)
-        if op.type in _CALLS or _faults_within(op, given):
+        if op.type in subgraph.WITH_BODY:
             return _called(op, inputs, bodies.inner(op, given))
         return tf_internals.copy_of(op, inputs)
 
@@ -213,11 +259,12 @@ def _called(
         # A branch or function that returns an input as it is would make no op of its own.
         return [tf.identity(t) for t in _Copy().whole(body, given)]
 
-    if op.type in _CALLS:
+    if op.type in subgraph.CALLS:
         (body,) = inner
-        compiled = "_XlaMustCompile" in op.node_def.attr and op.get_attr("_XlaMustCompile")
-        if not compiled:
-            return run(body, inputs)
+        if not _stays_compiled(op):
+            # An input that is returned as it is would be told the shape of the output.
+            found = _Copy().whole(body, inputs)
+            return [tf.identity(t) if any(t is given for given in inputs) else t for t in found]
         function = tf.function(lambda *given: run(body, given), autograph=False, jit_compile=True)
         return tf.nest.flatten(function(*inputs))
     if op.type in ("While", "StatelessWhile"):
