@@ -164,7 +164,9 @@ def test_a_loop_within_a_called_function(strategy):
     jac = tfjac.prepare(lambda x: called(2.0 * (0.5 * x)), batch=True, strategy=strategy)
     np.testing.assert_allclose(jac(x), expected, rtol=1e-9, atol=1e-12)
     second = tfjac.prepare(lambda x: tfjac.jacobian(tf.reduce_sum(called(x)), x))
-    tape = tf.function(lambda x: tf.gradients(tf.gradients(tf.reduce_sum(called(x)), x)[0][0, 0], x))
+    tape = tf.function(
+        lambda x: tf.gradients(tf.gradients(tf.reduce_sum(called(x)), x)[0][0, 0], x)
+    )
     np.testing.assert_allclose(second(x)[0, 0], tape(x)[0], rtol=1e-9, atol=1e-12)
 
 

@@ -12,7 +12,7 @@ from tensorflow.python.ops.parallel_for import pfor
 import tfjac
 from tfjac import tf_internals
 from tfjac.graph import subgraph
-from tfjac.strategies import base, forward
+from tfjac.strategies import forward, mapping
 
 
 def test_ops_registered_without_a_derivative_are_told_from_unregistered_ones():
@@ -354,7 +354,7 @@ LOOPING = {name: (x, fn) for name, x, fn in _looping_ops()}
 
 
 def test_every_looping_op_type_has_a_check():
-    assert set(LOOPING) == base.LOOPS
+    assert set(LOOPING) == mapping.LOOPS
 
 
 @pytest.mark.parametrize("name", sorted(LOOPING))

@@ -52,6 +52,7 @@ def in_graph(fn, *specs):
         (lambda x: tf.sin(tf.reshape(x, [-1, 3])), [64, 3]),
         (lambda x: tf.reshape(tf.reshape(x, [-1, 3]), [-1, 2, 3])[..., 0], [32, 2]),
         (lambda x: tf.transpose(x), [6, 32]),
+        (lambda x: tf.tensordot(tf.reshape(x, [-1, 2, 3]), tf.ones([3, 5]), 1), [32, 2, 5]),
         (lambda x: tf.reduce_sum(x), []),
     ],
 )

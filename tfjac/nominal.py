@@ -63,19 +63,40 @@ def _guessed(tensor: tf.Tensor, known: dict[str, list[int]]) -> list[int]:
         return []
     sizes = tensor.shape.as_list()
     unknown = [k for k, size in enumerate(sizes) if size is None]
-    if tensor.op.type == "Reshape" and len(unknown) == 1 and tensor.op.inputs[0].shape.rank:
+    if tensor.op.type == "Reshape" and tensor.op.inputs[0].shape.rank:
         given = tensor.op.inputs[0]
-        count = math.prod(known.get(given.name) or given.shape.as_list())
-        rest = math.prod(size for size in sizes if size is not None)
-        guesses = [max(1, count // max(rest, 1))]
+        guesses = _reshaped(known.get(given.name) or given.shape.as_list(), sizes)
     else:
-        guesses = next(
-            (found for t in _behind(tensor) if len(found := _filled(t, known)) == len(unknown)),
-            [SIZE] * len(unknown),
-        )
+        guesses = _passed_on(tensor, unknown, known)
     for k, guess in zip(unknown, guesses):
         sizes[k] = guess
     return sizes
+
+
+def _passed_on(tensor: tf.Tensor, unknown: list[int], known: dict[str, list[int]]) -> list[int]:
+    """Returns the guesses of an input with as many unknown sizes, else of one of the same rank."""
+    inputs = _behind(tensor)
+    for t in inputs:
+        if len(found := _filled(t, known)) == len(unknown):
+            return found
+    for t in inputs:
+        if t.shape.rank == tensor.shape.rank:
+            return [known[t.name][k] for k in unknown]
+    return [SIZE] * len(unknown)
+
+
+def _reshaped(given: list[int], sizes: list[int | None]) -> list[int]:
+    """Returns guesses for the unknown sizes that a tensor is reshaped to.
+
+    Where two are unknown, and no other, the tensor is made a matrix, as `tf.tensordot` does by the
+    last axis.
+    """
+    rest = math.prod(size for size in sizes if size is not None)
+    count = max(1, math.prod(given) // max(rest, 1))
+    if sizes == [None, None]:
+        return [max(1, count // max(given[-1], 1)), given[-1]]
+    unknown = sizes.count(None)
+    return [count] if unknown == 1 else [SIZE] * unknown
 
 
 def _filled(tensor: tf.Tensor, known: dict[str, list[int]]) -> list[int]:

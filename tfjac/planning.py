@@ -148,13 +148,22 @@ def _bounded(answers: Sequence[Answer], most: int) -> tuple[Answer, ...]:
 def _ranked(answers: Sequence[Answer]) -> list[Answer]:
     """Returns those that take the problem, best first."""
     willing = [a for a in answers if a.support.ok]
-    return _best_first(willing, [(a.seconds, a.cost.graph_ops) for a in willing])
+    return _best_first(willing, [(a.seconds, _effort(a.cost)) for a in willing])
+
+
+def _effort(cost: Cost) -> float:
+    """Returns what decides between strategies that are as fast: ops to construct.
+
+    First of all none for passes: without them a branch that is not taken cannot spoil the one that
+    is.
+    """
+    return 0.0 if cost.passes == 0 else cost.graph_ops
 
 
 def _best_first(ways: Sequence[T], costs: Sequence[tuple[float, float]]) -> list[T]:
-    """Returns the ways by their costs, each in seconds and ops, the fastest first.
+    """Returns the ways by their costs in seconds and effort, the fastest first.
 
-    Of those that are predicted to be as fast, first comes what is quicker to construct.
+    Of those that are predicted to be as fast, first comes what is less effort.
     """
     order = sorted(range(len(ways)), key=lambda k: costs[k][0])
     tied = [k for k in order if costs[k][0] <= _TIE * costs[order[0]][0]]
@@ -207,8 +216,8 @@ def best(plans: Sequence[Plan], number: int) -> list[str]:
     for strategy in STRATEGIES:
         answers = [a for p in plans for a in p.answers if a.strategy.name == strategy.name]
         if answers and all(a.support.ok for a in answers):
-            ops = sum(answer.cost.graph_ops for answer in answers)
-            costs[strategy.name] = (sum(answer.seconds for answer in answers), ops)
+            effort = sum(_effort(answer.cost) for answer in answers)
+            costs[strategy.name] = (sum(answer.seconds for answer in answers), effort)
     return _best_first(list(costs), list(costs.values()))[:number]
 
 

@@ -16,7 +16,7 @@ from tfjac.accumulation.factors import Axis, Factor
 from tfjac.accumulation.terms import Refused, Stack, Term
 from tfjac.graph import dependence
 from tfjac.rules import Example
-from tfjac.strategies import base, forward
+from tfjac.strategies import base, forward, mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Opaque:
         for end in (part.y, self._source):
             if end.shape.rank is None or not end.shape[1:].is_fully_defined():
                 raise Refused(f"a tensor of shape {end.shape} has unknown sizes")
-        if part.compiled and not base.supports_vectorized_map(part).ok:
-            raise Refused(base.supports_vectorized_map(part).reason)
+        if part.compiled and not mapping.supports_vectorized_map(part).ok:
+            raise Refused(mapping.supports_vectorized_map(part).reason)
 
     @functools.cached_property
     def can_push(self) -> bool:
@@ -59,7 +59,7 @@ class Opaque:
             return False
         strategy = forward.Forward()
         is_pooled = any(op.type in forward.POOLS for op in self._part.ops)
-        if is_pooled or base.has_no_second_map(self._part):
+        if is_pooled or mapping.has_no_second_map(self._part):
             return False  # wrong, or one by one
         return strategy.supports(self._part).ok and strategy.cost(self._part).seconds < math.inf
 
@@ -146,19 +146,19 @@ class Opaque:
         found = self._part.kernels
         runs = found.reverse if side == "entries" else found.forward
         if self._is_mapped:
-            return base.mapped_seconds(runs, vectors, found.turns)
+            return mapping.mapped_seconds(runs, vectors, found.turns)
         return vectors * base.pass_seconds(runs, found.turns + 1)
 
     @functools.cached_property
     def _is_mapped(self) -> bool:
         repeated = any(_repeats_a_label(op) for op in self._part.ops)
-        return base.supports_vectorized_map(self._part).ok and not repeated
+        return mapping.supports_vectorized_map(self._part).ok and not repeated
 
     def _run(self, linear_map, rows: _Rows) -> list[tf.Tensor]:
         if not self._is_mapped:
             return sweeps.map_in_loop(linear_map, rows)
         chunk = base.chunk_size_at_run_time(self._part, "auto", rows.size)
-        return sweeps.map_vectorized(linear_map, rows, chunk)
+        return mapping.mapped(self._part, linear_map, rows, chunk)
 
 
 def _kept_axis(end: tf.Tensor, begins: Sequence[tf.Tensor], axis: int) -> int | None:

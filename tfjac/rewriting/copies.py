@@ -31,8 +31,9 @@ def rewritten(
 ) -> tf.Tensor:
     """Returns a tensor of the value of `y` that has the right derivatives by some tensors.
 
-    `y` itself where no op between them is at fault or calls a function. All sources of a target share a copy, where
-    they can. Under a tape it is made anew: a tape sees only ops made while it is active.
+    `y` itself where no op between them is at fault or calls a function. All sources of a target
+    share a copy, where they can. Under a tape it is made anew: a tape sees only ops made while it
+    is active.
 
     Args:
       y: the target.

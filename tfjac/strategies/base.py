@@ -204,65 +204,6 @@ CHUNK_BYTES = 1 << 28
 
 # Passes that are carried at once without a loop where the sizes are not known before it runs.
 _WITHOUT_A_LOOP = 100
-# A vectorized map makes, of each gradient, about so many kernels, that move so many bytes: what is
-# the same for all vectors is repeated for each. See BUILD_NOTES.md, "Costs".
-_MAPPED_KERNELS = 3.0
-_MAPPED_BYTES = 1.1
-
-# Op types for which TensorFlow has no vectorized form of the op or of its gradient, so that the map
-# runs them once for each row. `tests/contracts_test.py` checks each.
-LOOPS = frozenset(
-    {
-        "Conv3D",
-        "CropAndResize",
-        "DepthwiseConv2dNative",
-        "Dilation2D",
-        "GatherNd",
-        "MirrorPad",
-        "ResizeBicubic",
-        "ResizeBilinear",
-        "ResizeNearestNeighbor",
-        "ReverseSequence",
-        "TopKV2",
-    }
-)
-
-# Batched products of matrices, and what has them in its gradient.
-_BATCHED_PRODUCTS = frozenset(
-    {
-        "BandedTriangularSolve",
-        "BatchMatMul",
-        "BatchMatMulV2",
-        "BatchMatMulV3",
-        "Cholesky",
-        "CholeskyGrad",
-        "Eig",
-        "LogMatrixDeterminant",
-        "Lu",
-        "MatrixDeterminant",
-        "MatrixExponential",
-        "MatrixInverse",
-        "MatrixLogarithm",
-        "MatrixSolve",
-        "MatrixSolveLs",
-        "MatrixSquareRoot",
-        "MatrixTriangularSolve",
-        "Qr",
-        "SelfAdjointEigV2",
-        "Svd",
-    }
-)
-_ONEDNN_TYPES = frozenset(t.as_datatype_enum for t in (tf.bfloat16, tf.float16, tf.float32))
-_LOOPS = frozenset({"StatelessWhile", "While"})
-# Of which a vectorized map mixes up elements of a list, in TensorFlow 2.21.
-_NOT_MAPPED = frozenset(
-    {
-        "TensorListGather",
-        "TensorListScatter",
-        "TensorListScatterIntoExistingList",
-        "TensorListScatterV2",
-    }
-)
 
 
 class Strategy(Protocol):
@@ -372,24 +313,6 @@ def pass_seconds(runs: Sequence[kernels.Run], turns: float = 0.0) -> float:
     return kernels.seconds(runs) + turns * rates.current().turn
 
 
-def mapped_seconds(runs: Sequence[kernels.Run], vectors: float, turns: float = 0.0) -> float:
-    """Returns what a vectorized map over products with vectors is expected to take.
-
-    Args:
-      runs: the kernels of one of them.
-      vectors: how many.
-      turns: of loops of the graph.
-    """
-    here, total = rates.current(), turns * rates.current().turn
-    for run in runs:
-        if run.op.type in LOOPS:
-            total += vectors * (run.seconds() + run.times * here.turn)
-        else:
-            more = (_MAPPED_KERNELS - 1) * run.times * here.op
-            total += more + _MAPPED_BYTES * run.seconds(vectors)
-    return total
-
-
 def value_seconds(problem: Problem) -> float:
     """Returns what a call with one evaluation of the target is expected to take."""
     here = rates.current()
@@ -405,80 +328,6 @@ def written_seconds(problem: Problem, *, transposed: bool = False) -> float:
     """Returns what it takes to put the result together from its rows or columns."""
     size = problem.result_bytes
     return rates.transposing(size) if transposed else rates.moving(size, size)
-
-
-def supports_vectorized_map(problem: Problem) -> Support:
-    """Says no where a vectorized map would be wrong, or XLA could not compile it."""
-    for op in problem.ops:
-        if problem.compiled and op.type in _LOOPS:
-            return Support(False, f"XLA cannot compile a vectorized map over the loop {named(op)}")
-        if op.type in _NOT_MAPPED:
-            return Support(False, f"a vectorized map mixes up the elements of {named(op)}")
-    unsafe = unsafe_when_batched(problem)
-    if unsafe:
-        return Support(False, unsafe)
-    return supports_inner_compilation(problem)
-
-
-def unsafe_when_batched(problem: Problem) -> str:
-    """Returns why a vectorized map could give wrong values, or "" where it could not.
-
-    In TensorFlow 2.21 `[k, 1, m, n]` times a matrix that is broadcast to it reads and writes out of
-    bounds (oneDNN; 2.16 does not). A map makes that of a rank-3 operand with one example, so of a
-    batch of one or of unknown size. In a body the shapes are not known: any batched product counts.
-    """
-    if problem.compiled:
-        return ""  # XLA has kernels of its own
-    suspects = [named(op) for op in problem.ops if _may_be_one_example(op)]
-    suspects += [
-        f"a {node.op or 'node that cannot be read'} within {named(op)}"
-        for op, node in problem.inner_nodes
-        if not node.op or (node.op in _BATCHED_PRODUCTS and node.attr["T"].type in _ONEDNN_TYPES)
-    ]
-    if not suspects:
-        return ""
-    return (
-        f"{suspects[0]} may have a batch of one, for which TensorFlow's kernel gives wrong values "
-        "once a vectorized map adds an axis before it"
-    )
-
-
-def has_no_second_map(problem: Problem) -> bool:
-    """Returns whether TensorFlow's second gradient of an op on the way cannot be mapped.
-
-    A vectorized map over that of a tf.cond raises in TensorFlow 2.21 ("Required handle data not
-    set"), over that of a loop it takes seconds to construct, and over that of a tf.TensorArray,
-    read or gathered, it fails when the graph runs.
-    """
-    return any(
-        op.type in subgraph.WITH_BODY or op.type.startswith("TensorList") for op in problem.ops
-    )
-
-
-def _may_be_one_example(op: tf.Operation) -> bool:
-    if op.type not in _BATCHED_PRODUCTS:
-        return False
-    if op.inputs[0].dtype.as_datatype_enum not in _ONEDNN_TYPES:
-        return False
-    return any(
-        t.shape.rank is None or (t.shape.rank == 3 and t.shape[:1] in ([1], [None]))
-        for t in op.inputs
-        if t.dtype == op.inputs[0].dtype
-    )
-
-
-def supports_inner_compilation(problem: Problem) -> Support:
-    """Says no where a called function asks for XLA, which may not take its batched gradient."""
-    nodes = [(op, op.node_def) for op in problem.ops if op.type in subgraph.WITH_BODY]
-    for op, node in nodes + problem.inner_nodes:
-        # Asked for first: reading an absent attribute would add it to the shared definition.
-        if "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b:
-            return Support(
-                False,
-                f"{named(op)} calls a function with jit_compile=True, whose gradient may have ops "
-                "that XLA cannot compile once it is batched or differentiated again",
-            )
-    return SUPPORTED
 
 
 def named(op: tf.Operation) -> str:

@@ -8,7 +8,7 @@ import math
 import tensorflow as tf
 
 from tfjac import sweeps
-from tfjac.strategies import base
+from tfjac.strategies import base, mapping
 
 # Op types whose gradient is made of ops that have no gradient themselves, so that differentiating
 # it a second time fails or, worse, gives None. `tests/contracts_test.py` checks each.
@@ -75,7 +75,7 @@ class Forward:
                 "the source is complex and the target is not, so that one "
                 "tangent does not give a whole column",
             )
-        return base.supports_inner_compilation(problem)
+        return mapping.supports_inner_compilation(problem)
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per column: all but the tangent's own ops is pruned when it runs."""
@@ -96,7 +96,7 @@ class Forward:
         if _goes_one_by_one(problem):
             carried = columns * base.pass_seconds(found.forward, 1 + 2 * found.turns)
         else:
-            carried = base.mapped_seconds(found.forward, columns, found.turns)
+            carried = mapping.mapped_seconds(found.forward, columns, found.turns)
         written = base.written_seconds(problem, transposed=True)
         return base.value_seconds(problem) + carried + written
 
@@ -113,7 +113,7 @@ class Forward:
             (columns,) = sweeps.map_in_loop(push, units)
         else:
             chunk = base.chunk_size_at_run_time(problem, self.chunk_size, units.size)
-            (columns,) = sweeps.map_vectorized(push, units, chunk)
+            (columns,) = mapping.mapped(problem, push, units, chunk)
         return base.from_columns(problem, source, columns)
 
     def _chunk(self, problem: base.Problem) -> int | None:
@@ -133,7 +133,7 @@ def second_gradients(problem: base.Problem) -> base.Support:
 
 
 def _goes_one_by_one(problem: base.Problem) -> bool:
-    return base.has_no_second_map(problem) or bool(base.unsafe_when_batched(problem))
+    return mapping.has_no_second_map(problem) or bool(mapping.unsafe_when_batched(problem))
 
 
 def _has_custom_gradient(problem: base.Problem) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac import sweeps
-from tfjac.strategies import base
+from tfjac.strategies import base, mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Vectorized:
 
     def supports(self, problem: base.Problem) -> base.Support:
         """Says no where XLA is to compile a loop that TensorFlow cannot vectorize for it."""
-        return base.supports_vectorized_map(problem)
+        return mapping.supports_vectorized_map(problem)
 
     def cost(self, problem: base.Problem) -> base.Cost:
         """Counts one product per row; carried together they cost less each."""
-        loops = tuple(sorted({op.type for op in problem.ops} & base.LOOPS))
+        loops = tuple(sorted({op.type for op in problem.ops} & mapping.LOOPS))
         found, rows = problem.kernels, problem.expected_rows
         return base.Cost(
             problem.rows,
             base.value_seconds(problem)
-            + base.mapped_seconds(found.reverse, rows, found.turns)
+            + mapping.mapped_seconds(found.reverse, rows, found.turns)
             + base.written_seconds(problem, transposed=bool(problem.apart)),
             graph_ops=4 * len(problem.ops) + 20,
             chunk_size=self._chunk(problem),
@@ -47,7 +47,7 @@ class Vectorized:
             return [None] * len(problem.sources)
         units = base.reverse_units(problem)
         chunk = base.chunk_size_at_run_time(problem, self.chunk_size, units.size)
-        rows = pull.spread(sweeps.map_vectorized(pull, units, chunk))
+        rows = pull.spread(mapping.mapped(problem, pull, units, chunk))
         return [
             stack if stack is None else base.from_rows(problem, source, stack)
             for source, stack in zip(problem.sources, rows)
