@@ -90,9 +90,11 @@ def _turn(call: float) -> float:
 
 
 def _traffic(call: float) -> dict[str, float]:
-    large = _random(2000, 2000)
+    large, small = _random(2000, 2000), _random(64, 8, 8)
     size = 4.0 * 2000 * 2000
+    moved = _beyond(call, _chained(lambda a: tf.transpose(a, [0, 2, 1]) * 1.1, 20), small)
     return {
+        "transpose_start": moved / 20,
         "read": size / _beyond(call, tf.reduce_sum, large),
         "written": size / _beyond(call, lambda a: a * 2.0, large),
         "transposed": size / _beyond(call, tf.transpose, large),

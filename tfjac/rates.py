@@ -48,6 +48,7 @@ class Rates:
       written: bytes of new tensors, in B/s.
       read: bytes of tensors that are read, in B/s.
       transposed: bytes of tensors whose axes are moved, in B/s.
+      transpose_start: what that takes at least, in s.
       op: what a kernel takes at least, in s.
       turn: of a loop of the graph, in s.
       built: an op that the graph gains, in s: construction, not evaluation.
@@ -68,6 +69,7 @@ class Rates:
     written: float = 1.2e10
     read: float = 4e10
     transposed: float = 6e9
+    transpose_start: float = 3.5e-5
     op: float = 2e-6
     turn: float = 6e-5
     built: float = 2e-4
@@ -97,7 +99,7 @@ class Rates:
           weights: bytes of the filter of a convolution.
         """
         if kernel is Kernel.TRANSPOSE:
-            return 2 * self.op + (read + written) / 2 / self.transposed
+            return self.transpose_start + (read + written) / 2 / self.transposed
         rate = self._rate(kernel, max(side, 1.0)) * 4.0 / max(width, 4)
         traffic = read / self.read + written / self.written
         start = self._start(kernel, count) + weights / self.weights

@@ -212,7 +212,9 @@ def _matrix_product(one: Factor, other: Factor, summed: list[Axis]) -> Factor:
         ways.fits,
         flops=flops,
         needs=(one, other),
-        seconds=rates.current().seconds(
+        seconds=_moved(one, batch, left, summed)
+        + _moved(other, batch, summed, right)
+        + rates.current().seconds(
             rates.Kernel.BATCHED if batch else rates.Kernel.PRODUCT,
             flops,
             one.bytes * (one.size + other.size),
@@ -223,6 +225,13 @@ def _matrix_product(one: Factor, other: Factor, summed: list[Axis]) -> Factor:
         ),
         bytes=one.bytes,
     )
+
+
+def _moved(factor: Factor, batch, rows, columns) -> float:
+    """Returns the seconds that it takes to move entries so that a factor is matrices."""
+    if _fitting(factor, batch, rows, columns) is not None:
+        return 0.0
+    return rates.transposing(factor.bytes * factor.size)
 
 
 class _Ways:

@@ -82,7 +82,7 @@ class Forward:
         return base.Cost(
             problem.columns,
             self._seconds(problem),
-            graph_ops=8 * len(problem.ops) + 20,
+            graph_ops=16 * len(problem.ops) + 20,
             chunk_size=self._chunk(problem),
             under_way=sweeps.TURNS_AT_ONCE if _goes_one_by_one(problem) else 1,
         )

@@ -35,7 +35,7 @@ class Vectorized:
             base.value_seconds(problem)
             + mapping.mapped_seconds(found.reverse, rows, found.turns)
             + base.written_seconds(problem, transposed=bool(problem.apart)),
-            graph_ops=4 * len(problem.ops) + 20,
+            graph_ops=10 * len(problem.ops) + 20,
             chunk_size=self._chunk(problem),
             loops=loops,
         )
