@@ -26,11 +26,10 @@ STRATEGIES = [name for name in tfjac.strategies.names() if name != "structural"]
 
 # Which strategies raise UnsupportedError: number -> {strategy or strategy/kind: reason}. Exact.
 _ROWS = "the number of rows is not known while the graph is built"
-_INNER = "a function called with jit_compile=True lies on the way"
 _SIZES = "a size on the way is not known while the graph is built"
 _APART = "indices keep the first axis apart, which its local Jacobians do not tell"
 UNSUPPORTED: dict[int, dict[str, str]] = {
-    2: {"unstack": _ROWS, "vectorized": _INNER, "forward": _INNER, "cross_country": _SIZES},
+    2: {"unstack": _ROWS, "cross_country": _SIZES},
     3: {"unstack/full-signature": _ROWS, "cross_country/full-signature": _SIZES}
     | {"cross_country/batch-signature": _SIZES},
     13: {"unstack/full-signature": _ROWS, "cross_country/full-signature": _SIZES},

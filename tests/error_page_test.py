@@ -512,7 +512,14 @@ REASONS = {
         X,
     ),
     "one example in a product": ("vectorized", lambda x: x @ x, X[tf.newaxis]),
-    "called with jit_compile": ("vectorized", tf.function(tf.sin, jit_compile=True), X),
+    "called with jit_compile": (
+        "vectorized",
+        tf.function(
+            lambda x: tf.nn.avg_pool2d(x[tf.newaxis, tf.newaxis], 2, 1, "VALID", "NCHW"),
+            jit_compile=True,
+        ),
+        X,
+    ),
     "complex in structural": ("structural", tf.math.real, tf.cast(X, tf.complex64)),
     "no rule": (
         "structural",

@@ -222,6 +222,65 @@ def test_the_fastest_is_the_one_that_takes_least():
     assert autotune.fastest(ways) == "fast"
 
 
+def _deep(x):
+    for k in range(60):
+        x = x + 0.1 * tf.tanh(x @ tf.random.stateless_normal([8, 8], [1, k], dtype=x.dtype))
+    return x
+
+
+def _trial_of(fn):
+    jac = tfjac.prepare(fn, batch=True)
+    x = tf.random.stateless_normal([4, 8], [1, 2], dtype=tf.float64)
+    call = jac._call((x,), {})
+    return jac._built(call, False).trial
+
+
+def test_what_the_plan_can_hardly_tell_apart_is_compared_once_it_repays(monkeypatch):
+    traces, compared = [], []
+    real = autotune.fastest
+    monkeypatch.setattr(autotune, "fastest", lambda ways: compared.append(set(ways)) or real(ways))
+    trial = autotune.trial
+    monkeypatch.setattr(autotune, "trial", lambda plans, graph, _: trial(plans, graph, 0.0))
+
+    def traced(x):
+        traces.append(1)
+        return _deep(x)
+
+    x = tf.random.stateless_normal([4, 8], [1, 2], dtype=tf.float64)
+    jac = tfjac.prepare(traced, batch=True)
+    found = [jac(x) for _ in range(4)]
+    assert len(traces) == 2 and len(compared) == 1 and len(compared[0]) == 2
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-9, atol=1e-12)
+
+
+def test_a_comparison_is_due_when_calls_took_as_long_as_building():
+    trial = autotune.Trial(("a", "b"), 1.0)
+    assert not trial.is_due(9.0)  # the first call, in which TensorFlow prepares the graph
+    assert not trial.is_due(0.6)
+    assert trial.is_due(0.6)
+
+
+def test_what_need_not_or_must_not_be_compared(monkeypatch):
+    assert _trial_of(_deep).names
+    assert _trial_of(tf.tanh) is None  # too short
+    assert _trial_of(lambda x: _deep(x) + 0 * tf.random.uniform([], dtype=x.dtype)) is None
+    monkeypatch.setattr(autotune, "ERROR", 1.0)
+    assert _trial_of(_deep) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(tf_internals, "is_deterministic", lambda: True)
+    assert _trial_of(_deep) is None
+
+
+def test_a_way_that_fails_in_a_comparison_leaves_the_other(monkeypatch):
+    trial = autotune.Trial(("cross_country", "structural"), 0.0)
+    monkeypatch.setattr(autotune, "trial", lambda *_: trial)
+    jac = tfjac.prepare(net, batch=True)
+    np.testing.assert_allclose(jac(X), jac(X), rtol=1e-12)
+    np.testing.assert_allclose(jac(X), jac(X), rtol=1e-12)
+    assert jac.cache_info().misses == 1
+
+
 def test_tuning_wants_auto():
     with pytest.raises(tfjac.errors.InvalidValueError, match="`autotune` must be"):
         tfjac.prepare(net, strategy="forward", autotune=True)

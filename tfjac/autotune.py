@@ -1,4 +1,8 @@
-"""Which of several ways is the fastest here, timed once and remembered."""
+"""Which of several ways is the fastest here, timed once and remembered.
+
+At the first call where `prepare` is asked for it; by itself, as it is by default, only between two
+strategies that the plan can hardly tell apart, and once calls have taken as long as building did.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
-from tfjac import planning
+from tfjac import planning, rates, tf_internals
+from tfjac.graph import bodies
 from tfjac.options import Options
+
+# As an option: to be tuned by itself.
+BY_ITSELF = "auto"
+# A prediction is expected to be right within this factor: beyond it the second best has no chance.
+ERROR = 2.0
+# Predicted seconds, in calls that do nothing, below which strategies cannot differ by much.
+_LEAST_CALLS = 5.0
 
 # How many of the best by plan are timed, and how often each after it is warm.
 CANDIDATES = 3
@@ -37,6 +49,54 @@ def fastest(ways: Mapping[str, Callable[[], object]]) -> str:
             tf.test.experimental.sync_devices()
             best[name] = min(best[name], time.perf_counter() - start)
     return min(best, key=best.__getitem__)
+
+
+class Trial:
+    """A comparison that is due once it repays: when calls have taken as long as building did.
+
+    So no more than twice what is needed is ever spent, however many calls there will be.
+
+    Args:
+      names: of two strategies, the one in use first.
+      seconds: what building took.
+    """
+
+    def __init__(self, names: Sequence[str], seconds: float):
+        self.names = tuple(names)
+        self._left = seconds
+        self._is_first = True
+
+    def is_due(self, seconds: float) -> bool:
+        """Returns whether it is due after a call of so many seconds; the first call builds too."""
+        if self._is_first:
+            self._is_first = False
+            return False
+        self._left -= seconds
+        return self._left <= 0
+
+
+def trial(plans: Sequence[planning.Plan], graph: tf.Graph, seconds: float) -> Trial | None:
+    """Returns the comparison of the two best strategies, or None where there is nothing to gain.
+
+    None too where a call draws or writes something, which timing would do again, and where
+    TensorFlow was asked to be deterministic.
+
+    Args:
+      plans: of what was built.
+      graph: of the function that was built.
+      seconds: what building it took.
+    """
+    names = planning.best(plans, 2)
+    if len(names) < 2 or any(plan.strategy.name != names[0] for plan in plans):
+        return None
+    if tf_internals.is_deterministic():
+        return None
+    first, second = (sum(plan.seconds_of(name) for plan in plans) for name in names)
+    if second > ERROR * first or first < _LEAST_CALLS * rates.current().call:
+        return None
+    if any(bodies.runs_once(op) for op in graph.get_operations() if op.type != "Placeholder"):
+        return None
+    return Trial(names, seconds)
 
 
 def fingerprint(ops: Iterable[tf.Operation], wanted: str) -> str:

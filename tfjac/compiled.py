@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ def prepare(
     independence: str = "prove",
     structured: bool = False,
     memory_budget: int | None = None,
-    autotune: bool | str | os.PathLike[str] = False,
+    autotune: bool | str | os.PathLike[str] = autotune_lib.BY_ITSELF,
 ) -> JacobianFunction:
     """Returns a function that evaluates the Jacobian of `fn`, built once per input signature.
 
@@ -66,9 +67,11 @@ def prepare(
       structured: as in `jacobian`; of no account where batch.
       memory_budget: as in `jacobian`. Should TensorFlow run out of memory all the same, half as
         much is tried, down to one row at a time, with a warning each time.
-      autotune: time the three best of "auto" at the first call with a signature, each also compiled
-        by XLA where XLA can, and keep the fastest. A path remembers it in that file too, for the
-        same graph on the same devices.
+      autotune: "auto" times the two best strategies where their predictions are within a factor of
+        2 and nothing is drawn or written, once calls with a signature have taken as long as
+        building did, and keeps the faster one; the function is traced once more then. True times
+        the three best at the first call, each also compiled by XLA where XLA can. A path remembers
+        it in that file too, for the same graph on the same devices. False goes by the plan.
 
     Returns:
       A `JacobianFunction`.
@@ -124,6 +127,7 @@ class _Built(NamedTuple):
       layers: of the model as they were; see `tf_internals.layers_of`.
       plans: by which it was built, where that is as `prepare` was asked to.
       tried: names of the strategies that were tried, where the first one failed when it ran.
+      trial: what it is to be compared with, if anything.
     """
 
     concrete: tf.types.experimental.ConcreteFunction
@@ -131,6 +135,7 @@ class _Built(NamedTuple):
     layers: tuple[tuple, ...]
     plans: tuple[planning.Plan, ...] = ()
     tried: tuple[str, ...] = ()
+    trial: autotune_lib.Trial | None = None
 
 
 class JacobianFunction:
@@ -267,7 +272,11 @@ class JacobianFunction:
             built = self._cache.get(key, lambda: self._built(call, with_value), self._is_current)
             while True:
                 try:
-                    return tf_internals.call_concrete(built.concrete, call.tensors)
+                    start = time.perf_counter()
+                    found = tf_internals.call_concrete(built.concrete, call.tensors)
+                    if built.trial and built.trial.is_due(time.perf_counter() - start):
+                        self._cache.put(key, self._compared(call, with_value, built))
+                    return found
                 except tf.errors.ResourceExhaustedError:
                     if built.at_once < 2:
                         raise
@@ -287,6 +296,20 @@ class JacobianFunction:
 
     def _is_current(self, built: _Built) -> bool:
         return built.layers == tf_internals.layers_of(self._fn)
+
+    def _compared(self, call: Call, with_value: bool, built: _Built) -> _Built:
+        """Returns the faster one of two strategies; what there is where the other one fails."""
+        built, (name, other) = built._replace(trial=None), built.trial.names
+        options = dataclasses.replace(self._options, strategy=other, autotune=False)
+        try:
+            ways = {name: built, other: self._with(call, with_value, options)}
+            calls = {
+                name: functools.partial(tf_internals.call_concrete, way.concrete, call.tensors)
+                for name, way in ways.items()
+            }
+            return ways[autotune_lib.fastest(calls)]
+        except (errors.UnsupportedError, tf.errors.OpError):
+            return built
 
     def _next_best(
         self, call: Call, with_value: bool, built: _Built, error: tf.errors.OpError
@@ -311,10 +334,17 @@ class JacobianFunction:
 
     def _built(self, call: Call, with_value: bool) -> _Built:
         options = self._options
-        if options.autotune:
+        by_itself = options.autotune == autotune_lib.BY_ITSELF
+        if options.autotune and not by_itself:
             call_of = functools.partial(self._call_of, call)
             options = autotune_lib.chosen(self._plans(call), options, call_of)
-        return self._with(call, with_value, options)
+        start = time.perf_counter()
+        built = self._with(call, with_value, options)
+        if not by_itself or options.strategy != planning.AUTO:
+            return built
+        seconds = time.perf_counter() - start
+        trial = autotune_lib.trial(built.plans, built.concrete.graph, seconds)
+        return built._replace(trial=trial)
 
     def _with(self, call: Call, with_value: bool, options: Options) -> _Built:
         function, plans = self._function(call, with_value, options)

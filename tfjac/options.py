@@ -43,11 +43,11 @@ class Options:
         shapes.check_chunk_size(self.chunk_size)
         planning.check_strategy(self.strategy, self.chunk_size)
         planning.within(self.memory_budget, self.chunk_size)
-        if self.autotune and self.strategy != planning.AUTO:
+        if self.autotune not in (False, "auto") and self.strategy != planning.AUTO:
             raise errors.InvalidValueError(
                 errors.message(
                     "autotune",
-                    'False unless strategy is "auto"',
+                    'False or "auto" unless strategy is "auto"',
                     repr(self.autotune),
                     "It chooses one.",
                 )

@@ -94,6 +94,10 @@ class Plan:
         """Predicted seconds of one evaluation by the chosen strategy."""
         return next(a.seconds for a in self.answers if a.strategy is self.strategy)
 
+    def seconds_of(self, name: str) -> float:
+        """Returns what a strategy that takes the problem is predicted to need, by its name."""
+        return next(a.seconds for a in self.answers if a.strategy.name == name)
+
     def explain(self) -> str:
         """Returns the plan as text: the choice, what each strategy costs or why not, the chain.
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import autograph_util
-from tensorflow.python.framework import func_graph, op_def_registry, ops
+from tensorflow.python.framework import config, func_graph, op_def_registry, ops
 from tensorflow.python.ops import (
     control_flow_util,
     control_flow_util_v2,
@@ -219,6 +219,11 @@ def body_to_differentiate(op: tf.Operation, attribute: str) -> tf.Graph | None:
     name = op.get_attr(attribute).name
     setattr(op, kept, control_flow_util_v2.get_func_graph(op, input_shapes, name))
     return getattr(op, kept)
+
+
+def is_deterministic() -> bool:
+    """Returns whether TensorFlow was asked for the same bits in each run."""
+    return config.is_op_determinism_enabled()
 
 
 def is_stateful(op_type: str) -> bool:
