@@ -22,6 +22,7 @@ from absl import app, flags
 
 import tfjac
 from benchmarks.real_networks import NETWORKS, Function, Network
+from tfjac import nominal
 
 ONLY = flags.DEFINE_list("only", [], "Names of networks, or parts of them; all where empty.")
 BATCHES = flags.DEFINE_list("batches", ["1", "2", "32"], "Numbers of examples.")
@@ -46,7 +47,7 @@ class Row:
       batch: number of examples.
       sizes: "known" or "unknown".
       chosen: the strategy of `auto`.
-      predicted: what its plan says.
+      predicted: what its plan says, for 32 examples where their number is not known.
       first: of the first call of each, by name.
       medians: of later ones, by name.
     """
@@ -93,11 +94,12 @@ def _tape(function: Function, spec: tf.TensorSpec, vectorized: bool, xla: bool) 
     return jacobian
 
 
-def _ways(function: Function, spec: tf.TensorSpec, rows: int) -> dict[str, Callable]:
-    ways = {
-        "tfjac": tfjac.prepare(function, batch=True, input_signature=[spec]),
-        "vectorized": _tape(function, spec, vectorized=True, xla=False),
-    }
+def _ways(
+    function: Function, spec: tf.TensorSpec, rows: int, is_mapped: bool
+) -> dict[str, Callable]:
+    ways = {"tfjac": tfjac.prepare(function, batch=True, input_signature=[spec])}
+    if is_mapped:
+        ways["vectorized"] = _tape(function, spec, vectorized=True, xla=False)
     if rows <= _MOST_ROWS:
         ways["loop"] = _tape(function, spec, vectorized=False, xla=False)
     if XLA.value:
@@ -116,7 +118,8 @@ def measured(name: str, network: Network, batch: int, sizes: str) -> Row:
     random = np.random.default_rng(0)
     x = tf.constant((0.5 * random.normal(size=(batch, *network.shape))).astype(np.float32))
     spec = tf.TensorSpec([batch if sizes == "known" else None, *network.shape])
-    ways = _ways(function, spec, function(x).shape[1:].num_elements())
+    is_mapped = batch > 1 or not network.unsafe_at_one
+    ways = _ways(function, spec, function(x).shape[1:].num_elements(), is_mapped)
     first: dict[str, float] = {}
     answers: dict[str, np.ndarray] = {}
     for way, call in list(ways.items()):
@@ -178,12 +181,17 @@ def _medians(ways: dict[str, Callable], x: tf.Tensor) -> dict[str, float]:
 def _summary(rows: Sequence[Row]) -> str:
     ratios = [row.ratio for row in rows]
     mean = math.exp(np.mean(np.log(ratios)))
-    near = [max(r.predicted / r.medians["tfjac"], r.medians["tfjac"] / r.predicted) for r in rows]
+    foreseen = [
+        r.predicted / r.medians["tfjac"]
+        for r in rows
+        if r.sizes == "known" or r.batch == nominal.SIZE
+    ]
+    near = [0.5 <= ratio <= 2 for ratio in foreseen]
     known = {(r.network, r.batch): r.medians["tfjac"] for r in rows if r.sizes == "known"}
     lines = [
         f"{len(rows)} rows; speed-up over the best of the tape: geometric mean {mean:.2f}, least "
         f"{min(ratios):.2f}, {sum(r >= 0.95 for r in ratios)} at 0.95 or more.",
-        f"Predicted within a factor of 2 of measured: {sum(n <= 2 for n in near)} of {len(near)}.",
+        f"Predicted within a factor of 2 of measured: {sum(near)} of {len(near)}.",
     ]
     pairs = [
         r.medians["tfjac"] / known[r.network, r.batch]

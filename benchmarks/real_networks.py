@@ -26,11 +26,14 @@ class Network:
       title: in words.
       make: makes the function.
       shape: of one example.
+      unsafe_at_one: whether TensorFlow's vectorized map of it reads out of bounds at one example,
+        and the process may end.
     """
 
     title: str
     make: Callable[[], Function]
     shape: tuple[int, ...]
+    unsafe_at_one: bool = False
 
 
 def _application(name: str, side: int) -> Network:
@@ -211,7 +214,10 @@ NETWORKS = {
     ),
     "dcgan": _of_layers("DCGAN generator, 32x32x3 by 64", _generator, 64),
     "vae": _of_layers("VAE 784-256-32-256-784, by its mean", _vae, 784),
-    "seq2seq": _of_layers("GRU encoder and decoder with attention, 10 steps", _seq2seq, 10, 16),
+    "seq2seq": dataclasses.replace(
+        _of_layers("GRU encoder and decoder with attention, 10 steps", _seq2seq, 10, 16),
+        unsafe_at_one=True,
+    ),
     "convlstm": _of_layers("ConvLSTM2D, 5 frames of 8x8", _convlstm, 5, 8, 8, 2),
     "graph_net": Network("messages along 64 edges of 32 nodes", _graph_net, (32, 8)),
     "experts": _of_layers("mixture of 4 experts, 2 of them used", _experts, 64),

@@ -33,6 +33,8 @@ class Native:
       kernel: what carries it.
       channels: of a convolution.
       weights: bytes of its filter.
+      by_example: whether it is another one for each position of the first axis, which is then the
+        slowest one among the n.
     """
 
     out: tuple[int | None, ...]
@@ -45,6 +47,7 @@ class Native:
     kernel: rates.Kernel = rates.Kernel.ELEMENTWISE
     channels: float = 64.0
     weights: float = 0.0
+    by_example: bool = False
 
     def seconds(self, given: Factor, made: float, count: float, dtype: tf.DType) -> float:
         """Returns what it takes to carry `count` of them, `made` entries in all."""
@@ -85,7 +88,8 @@ def _carried(
     having = [f for f in term.factors if not set(acting).isdisjoint(f.axes)]
     rest = [f for f in term.factors if f not in having]
     order = functools.reduce(factors_.inserted, (f.axes for f in having), ())
-    others = [a for a in order if a not in acting]
+    examples = list(groups[0]) if native.by_example else []
+    others = [*examples, *(a for a in order if a not in acting and a not in examples)]
     given = whole(dataclasses.replace(term, factors=tuple(having), scale=1.0), [*others, *acting],
                   dtype)  # fmt: skip
     sizes = [old[i] for i in over]

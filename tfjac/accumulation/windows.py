@@ -101,11 +101,11 @@ def _sizes(patches: tf.Tensor) -> list[tf.Tensor | int]:
 
 
 def _pool(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> Steps | None:
-    """Windows side by side: each entry goes to one maximum, or to one mean, at most."""
+    """Windows side by side, where each entry goes to one maximum or mean at most, or others."""
     tiles = _tiles(op, i, o)
     is_max = op.type.startswith("Max")
     if tiles is None:
-        return None if is_max else _linear(op, i, o, found, dtype)
+        return _overlapping(op, dtype) if is_max else _linear(op, i, o, found, dtype)
     rows = tuple(terms.axes_of(op.outputs[o]))
     entries = tuple(
         (*group, *((Axis(tile, None, place),) if tile > 1 else ()))
@@ -115,6 +115,41 @@ def _pool(op: tf.Operation, i: int, o: int, found: Local, dtype: tf.DType) -> St
         return term(rows, entries, scale=1.0 / math.prod(tiles))
     # By a cotangent of ones the gradient tells, of each window, the entry that was chosen.
     return term(rows, entries, [factor(lambda: derivative(op, i, o, dtype), entries, dtype)])
+
+
+def _overlapping(op: tf.Operation, dtype: tf.DType) -> Steps | None:
+    """Maxima of windows that share entries, or leave some out: by TensorFlow's gradient of it."""
+    if op.type != "MaxPool" or op.get_attr("data_format") != b"NHWC":
+        return None
+    if op.get_attr("padding") == b"EXPLICIT":
+        return None  # its second gradient has no such option
+    x, y = op.inputs[0], op.outputs[0]
+    # Of as many entries TensorFlow's second gradient is wrong.
+    if not (x.shape[1:] + y.shape[1:]).is_fully_defined() or x.shape[1:] == y.shape[1:]:
+        return None
+    options = {name: op.get_attr(name) for name in ("ksize", "strides", "padding")}
+
+    def carry(kernel, vectors: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+        # Of each example as many vectors, one after the other.
+        count = tf.shape(vectors)[0] // tf.maximum(tf.shape(x)[0], 1)
+        found = kernel(
+            orig_input=tf.repeat(x, count, 0),
+            orig_output=tf.repeat(y, count, 0),
+            grad=tf.cast(vectors, x.dtype),
+            **options,
+        )
+        return tf.cast(tf.ensure_shape(found, [vectors.shape[0], *like.shape[1:]]), dtype)
+
+    each = rules.rule_of(op).flops(op) / max(1, nominal.shape_of(y)[0])
+    kernel, _ = kernels.kernel_of(op)
+    return (
+        native(
+            op, 0, 0, ((0, 0),),
+            lambda cotangent: carry(tf.raw_ops.MaxPoolGrad, cotangent, x),
+            lambda tangent: carry(tf.raw_ops.MaxPoolGradGrad, tangent, y),
+            each, kernel=kernel, by_example=True,
+        ),
+    )  # fmt: skip
 
 
 def _tiles(op: tf.Operation, i: int, o: int) -> list[int] | None:

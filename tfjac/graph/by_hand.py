@@ -128,6 +128,14 @@ def _scales(op: tf.Operation, scaled: set) -> bool:
 
 
 def _reaches(op: tf.Operation, end: tf.Tensor) -> bool:
-    """Returns whether an op lies before a tensor."""
-    behind = {subgraph.key_of(t) for t in subgraph.tensors_behind(end)}
-    return any(subgraph.key_of(t) in behind for t in op.outputs)
+    """Returns whether an op lies before a tensor; what the graph captures lies before both."""
+    seen: set[str] = set()
+    waiting = [end.op]
+    while waiting:
+        here = waiting.pop()
+        if here is op:
+            return True
+        if here.graph is op.graph and here.name not in seen:
+            seen.add(here.name)
+            waiting += [t.op for t in here.inputs if subgraph.carries_derivative(t)]
+    return False
