@@ -248,7 +248,10 @@ def test_one_workload_of_the_table_from_start_to_end():
     assert not report.troubles() and report.is_ours_right()
     for r in outcome.records:
         assert r.build_seconds > 0 and r.first_seconds > 0 and len(r.seconds) == 1
-    assert outcome.speed_up() and outcome.ours().read_seconds > 0 and outcome.ours().ops > 0
+    ours = outcome.ours()
+    assert outcome.speed_up() and ours.read_seconds > 0 and ours.ops > 0
+    plain = [r for r in outcome.records if r.contender == "tfjac"]
+    assert all(r.predicted_seconds > 0 for r in plain)
     assert report.versions.keys() >= {"python", "tfjac", "tensorflow"}
 
 

@@ -89,12 +89,14 @@ class Built:
       built_in_first_call: seconds of the first call that were construction, asked for after it.
       ops: how many the graph has, where there is one, asked for once the times are taken.
       read_seconds: what reading the graph and planning take, where that can be told apart.
+      predicted_seconds: what the plan says that a warm call takes, where there is one.
     """
 
     call: Callable[[], Any]
     built_in_first_call: Callable[[], float] = lambda: 0.0
     ops: Callable[[], int | None] = lambda: None
     read_seconds: Callable[[], float | None] = lambda: None
+    predicted_seconds: Callable[[], float | None] = lambda: None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ class Record:
       message: why, where it is not ok.
       details: the traceback, or the end of the process's log.
       read_seconds: reading the graph and planning.
+      predicted_seconds: of a warm call, by the plan.
       build_seconds: construction, with reading.
       first_seconds: the first call after it.
       ops: in the graph.
@@ -46,6 +47,7 @@ class Record:
     message: str = ""
     details: str = ""
     read_seconds: float | None = None
+    predicted_seconds: float | None = None
     build_seconds: float | None = None
     first_seconds: float | None = None
     ops: int | None = None

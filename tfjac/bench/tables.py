@@ -12,7 +12,7 @@ _MEMORY = {False: "memory as is", True: "freed memory kept"}
 LEGEND = (
     "speed-up: of tfjac over the best peer, median and quartiles of rounds. baselines: a forward "
     "pass, or a step on the plain loss. floors: fewest known FLOPs and bytes of the answer at the "
-    "machine's rates. MB: the peak of a call."
+    "machine's rates. predicted: by the plan, a call without XLA. MB: the peak of a call."
 )
 
 
@@ -59,7 +59,8 @@ def moments(report: Report, kept: bool) -> Table:
         for record in outcome.records
         if outcome.kept == kept and record.is_timed and not record.is_baseline
     ]
-    header = ("workload", "contender", "plan, ms", "build, s", "first, s", "warm, ms", "MB", "ops")
+    header = ("workload", "contender", "plan, ms", "build, s", "first, s")
+    header += ("predicted, ms", "warm, ms", "MB", "ops")
     return Table(f"The moments of each contender, {_MEMORY[kept]}", header, tuple(rows))
 
 
@@ -116,6 +117,7 @@ def _moment_cells(record: Record) -> tuple[str, ...]:
         _text(record.read_seconds, lambda x: f"{1e3 * x:.1f}"),
         _text(record.build_seconds, lambda x: f"{x:.2f}"),
         _text(record.first_seconds, lambda x: f"{x:.2f}"),
+        _text(record.predicted_seconds, lambda x: f"{1e3 * x:.2f}"),
         f"{1e3 * record.median:.2f}",
         _text(record.peak_bytes, lambda x: f"{x / 1e6:.0f}"),
         _text(record.ops, str),

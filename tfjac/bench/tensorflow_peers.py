@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -173,34 +174,45 @@ def _ours(job: Job, strategy: str, xla: bool) -> Built:
             operator = tfjac.batch_jacobian if job.batch else tfjac.jacobian
             return lambda x: operator(function(x), x, strategy)
 
-        return dataclasses.replace(_traced(job, way, xla), read_seconds=lambda: _reading(job))
+        return dataclasses.replace(
+            _traced(job, way, xla), read_seconds=lambda: _planned(job, strategy).seconds
+        )
     jac = tfjac.prepare(
         lambda x: job.function(job.weights, x),
         batch=job.batch,
         strategy=strategy,
         jit_compile=xla,
     )
+    planned = functools.cache(lambda: _planned(job, strategy))
     return Built(
         lambda: _when_there(jac(job.x)),
         built_in_first_call=lambda: jac.cache_info().build_seconds,
         ops=lambda: count_ops(_concrete(job, tf.function(jac, autograph=False))),
-        read_seconds=lambda: _reading(job),
+        read_seconds=lambda: planned().seconds,
+        predicted_seconds=lambda: None if xla else planned().predicted,
     )
 
 
-def _reading(job: Job) -> float:
-    """Returns the seconds that reading the graph and planning take."""
-    seconds = []
+class _Planned(NamedTuple):
+    """What reading the graph and planning take, and what the plan predicts, in seconds."""
+
+    seconds: float
+    predicted: float
+
+
+def _planned(job: Job, strategy: str) -> _Planned:
+    found = []
 
     def traced(x):
         y = job.function(job.weights, x)
         start = time.perf_counter()
-        tfjac.plan(y, x, batch=job.batch)
-        seconds.append(time.perf_counter() - start)
+        plans = tfjac.plan(y, x, strategy=strategy, batch=job.batch)
+        seconds = time.perf_counter() - start
+        found.append(_Planned(seconds, sum(plan.seconds for plan in plans)))
         return y
 
     _concrete(job, tf.function(traced, autograph=False))
-    return seconds[0]
+    return found[0]
 
 
 def _by_hand(job: Job, way: Way, estimate: Callable[[Job, int], float]) -> Built:

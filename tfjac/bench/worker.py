@@ -40,6 +40,7 @@ class Construction:
 
     Args:
       read_seconds: reading and planning, where told apart; part of `build_seconds`.
+      predicted_seconds: of a warm call, by the plan.
       build_seconds: to construct it.
       first_seconds: the first call, in which graphs are optimized and compiled.
       ops: in the graph, where there is one.
@@ -49,6 +50,7 @@ class Construction:
     """
 
     read_seconds: float | None
+    predicted_seconds: float | None
     build_seconds: float
     first_seconds: float
     ops: int | None
@@ -108,6 +110,7 @@ class Worker:
         del answer, array
         return Construction(
             built.read_seconds(),
+            built.predicted_seconds(),
             build_seconds + shifted,
             first_seconds - shifted,
             built.ops(),
