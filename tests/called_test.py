@@ -136,9 +136,14 @@ def test_a_gradient_written_by_hand_within_a_call_counts():
     def doubled(x):
         return x, lambda g: 2.0 * g
 
-    called = tf.function(lambda x: doubled(x) * 3.0)
-    jac = tfjac.prepare(called)
-    np.testing.assert_allclose(jac(tf.constant([1.0, 2.0])), 6.0 * np.eye(2))
+    @tf.custom_gradient
+    def squared(x):
+        return x**2, lambda g: 3.0 * x * g
+
+    called = tf.function(lambda x: squared(doubled(x) * 3.0))
+    for strategy in ("auto", "unstack", "cross_country"):
+        jac = tfjac.prepare(called, strategy=strategy)
+        np.testing.assert_allclose(jac(tf.constant([1.0, 2.0])), np.diag([54.0, 108.0]))
 
 
 def test_an_argument_that_is_returned_as_it_is():

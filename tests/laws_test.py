@@ -286,7 +286,7 @@ def test_one_sequence_through_a_dense_layer_is_right(strategy, batch, unknown_si
         fn, batch=batch, strategy=strategy, input_signature=[tf.TensorSpec(shape, tf.float32)]
     )
     x = array(1, 3, 2, dtype=np.float32)
-    if strategy == "vectorized":
+    if strategy == "vectorized" and not unknown_size:
         with pytest.raises(tfjac.errors.UnsupportedError):
             jac(x)
         return
@@ -315,7 +315,7 @@ def test_what_is_unsafe_is_found_within_bodies(within):
     wanted = np.einsum("tu,ij->tjui", np.eye(3), w).reshape(1, 3, 4, 1, 3, 2)
     np.testing.assert_allclose(tfjac.prepare(product)(x), wanted, atol=1e-6)
     np.testing.assert_allclose(tfjac.prepare(product, strategy="forward")(x), wanted, atol=1e-6)
-    with pytest.raises(tfjac.errors.UnsupportedError, match="BatchMatMulV2 within op"):
+    with pytest.raises(tfjac.errors.UnsupportedError, match="BatchMatMulV2"):
         tfjac.prepare(product, strategy="vectorized")(x)
 
     @tf.custom_gradient
@@ -327,7 +327,7 @@ def test_what_is_unsafe_is_found_within_bodies(within):
 
     np.testing.assert_allclose(tfjac.prepare(clips)(tf.constant(2.0)), np.full(50, 0.5))
     one_way = tf.quantization.fake_quant_with_min_max_args
-    with pytest.raises(tfjac.errors.UnsupportedError, match="FakeQuantWithMinMaxArgs within op"):
+    with pytest.raises(tfjac.errors.UnsupportedError, match="FakeQuantWithMinMaxArgs"):
         tfjac.prepare(lambda z: within(one_way, z), strategy="forward")(x)
 
 

@@ -136,6 +136,8 @@ def _can_be_expanded(op: tf.Operation) -> bool:
     body = tf_internals.body_of(op, "f")
     if body is None or len(body.inputs) != len(op.inputs) or bodies.runs_once(op):
         return False
+    if any("_gradient_op_type" in node.attr for node in tf_internals.nodes_within(op)):
+        return False  # it may read tensors of the body
     return not _stays_compiled(op) and not _has_lists_in_loops(body)
 
 
