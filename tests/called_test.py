@@ -146,6 +146,56 @@ def test_a_gradient_written_by_hand_within_a_call_counts():
         np.testing.assert_allclose(jac(tf.constant([1.0, 2.0])), np.diag([54.0, 108.0]))
 
 
+@tf.custom_gradient
+def _odd(x, k):
+    extra = tf.sin(x) * k  # for the gradient alone
+
+    def gradient(g):
+        return 3.0 * extra * g, tf.reduce_sum(g * x)
+
+    return x * k, gradient
+
+
+def _by_hand(x):
+    h = tf.nn.silu(x @ _weights()[0])
+    return tf.nn.silu(_odd(h @ _weights()[1], tf.constant(2.0, tf.float64)))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "unstack", "vectorized", "cross_country"])
+@pytest.mark.parametrize("jit_compile", [None, True])
+def test_gradients_by_hand_that_read_the_called_function(strategy, jit_compile):
+    called = tf.function(_by_hand, jit_compile=jit_compile)
+    jac = tfjac.prepare(called, batch=True, strategy=strategy)
+    # By the rules that were written: of silu the true one, of the other as above.
+    first, second = _weights()
+    a = X @ first.numpy()
+
+    def silu(z):
+        return z / (1 + np.exp(-z))
+
+    def slope(z):
+        s = 1 / (1 + np.exp(-z))
+        return s * (1 + z * (1 - s))
+
+    b = silu(a) @ second.numpy()
+    diagonal = slope(2 * b) * 3.0 * 2.0 * np.sin(b)
+    expected = np.einsum("bi,ji,bj,kj->bik", diagonal, second.numpy(), slope(a), first.numpy())
+    np.testing.assert_allclose(jac(tf.constant(X)), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_by_hand_of_gradients_by_hand():
+    x = tf.constant(X)
+    for fn in (
+        lambda net, x: tfjac.hessian(tf.reduce_sum(net(x)), x),
+        lambda net, x: tf.gradients(tf.reduce_sum(tfjac.batch_jacobian(net(x), x) ** 2), x)[0],
+    ):
+        found, expected = (
+            tf.function(lambda x, net=net, fn=fn: fn(net, x))(x)
+            for net in (tf.function(_by_hand), _by_hand)
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_an_argument_that_is_returned_as_it_is():
     called = tf.function(lambda x, w: (w, x), jit_compile=True)
     jac = tfjac.prepare(lambda x: called(x, tf.ones([3]))[1] * 2.0)

@@ -37,7 +37,8 @@ LAYERS = [
     {"graph.states"},
     {"graph.dependence", "graph.positions", "graph.kernels", "graph.bodies"}
     | {"graph.handles", "graph.paths", "coverage"},
-    {"graph.missing", "graph.counting", "rewriting", "rewriting.replacement"},
+    {"graph.missing", "graph.counting", "rewriting", "rewriting.replacement"}
+    | {"rewriting.handwritten"},
     {"rewriting.adjoints", "rewriting.convolutions", "rewriting.images", "rewriting.losses"}
     | {"rewriting.indices", "rewriting.normalization"}
     | {"rewriting.matrices", "rewriting.pointwise", "rewriting.python_functions"}

@@ -110,8 +110,13 @@ def needed(graph: tf.Graph) -> list[tf.Operation]:
 
     Not as they were made: a loop that is differentiated is given inputs that were made after it.
     """
+    return before(graph.outputs)
+
+
+def before(tensors: Sequence[tf.Tensor]) -> list[tf.Operation]:
+    """Returns the ops of a graph that some of its tensors need, in topological order."""
     found: dict[str, tf.Operation] = {}
-    waiting = [t.op for t in reversed(graph.outputs)]
+    waiting = [t.op for t in reversed(tensors)]
     while waiting:
         op = waiting[-1]
         before = [t.op for t in op.inputs if t.op.name not in found]

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfjac import call_memo, errors, graph_memo, tf_internals
 from tfjac.graph import bodies, subgraph
-from tfjac.rewriting import table
+from tfjac.rewriting import handwritten, table
 from tfjac.rewriting.replacement import Replacement
 
 # Layouts of images for which TensorFlow has no kernels on the CPU, but XLA has.
@@ -136,9 +136,21 @@ def _can_be_expanded(op: tf.Operation) -> bool:
     body = tf_internals.body_of(op, "f")
     if body is None or len(body.inputs) != len(op.inputs) or bodies.runs_once(op):
         return False
-    if any("_gradient_op_type" in node.attr for node in tf_internals.nodes_within(op)):
-        return False  # it may read tensors of the body
-    return not _stays_compiled(op) and not _has_lists_in_loops(body)
+    return not (_stays_compiled(op) or _has_lists_in_loops(body) or _has_gradients_that_stay(body))
+
+
+def _has_gradients_that_stay(body: tf.Graph) -> bool:
+    """Returns whether a body has a gradient written by hand that cannot be copied with it."""
+    for op in bodies.needed(body):
+        if op.type in subgraph.CALLS:
+            if any(map(_has_gradients_that_stay, subgraph.bodies(op).graphs)):
+                return True
+        elif op.type in subgraph.WITH_BODY:
+            if any("_gradient_op_type" in node.attr for node in tf_internals.nodes_within(op)):
+                return True
+        elif "_gradient_op_type" in op.node_def.attr and handwritten.gradient_of(op) is None:
+            return True
+    return False
 
 
 def _has_lists_in_loops(body: tf.Graph) -> bool:
@@ -227,11 +239,40 @@ class _Copy:
     def whole(self, body: bodies.Inner, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Copies all of a body that its outputs need, and returns them."""
         self._made.update(zip(map(subgraph.key_of, body.graph.inputs), inputs))
-        for op in bodies.needed(body.graph):
-            if op.type != "Placeholder":
-                given = body.reached.given(op)
-                self._put(op, _made_anew(op, [self.find(t) for t in op.inputs], given))
+        self._copy(bodies.needed(body.graph), body.reached)
         return [self.find(t) for t in body.graph.outputs]
+
+    def _copy(self, ops: Sequence[tf.Operation], reached: bodies.Reached) -> None:
+        for op in ops:
+            is_known = any(subgraph.key_of(t) in self._made for t in op.outputs)
+            if is_known or op.type == "Placeholder":
+                continue
+            inputs = [self.find(t) for t in op.inputs]
+            by_hand = handwritten.gradient_of(op) if subgraph.is_by_hand(op) else None
+            if by_hand is None:
+                self._put(op, _made_anew(op, inputs, reached.given(op)))
+            else:
+                self._put(op, self._with_gradient(by_hand, inputs, reached))
+
+    def _with_gradient(
+        self, by_hand: handwritten.Gradient, inputs: Sequence[tf.Tensor], reached: bodies.Reached
+    ) -> list[tf.Tensor]:
+        """Returns the inputs, with a gradient that copies the one that was written by hand."""
+        self._copy(by_hand.reads, reached)
+
+        @tf.custom_gradient
+        def passed_on(*given: tf.Tensor):
+            def gradient(*cotangents: tf.Tensor) -> list[tf.Tensor | None]:
+                copy = _Copy()
+                copy._made = dict(self._made)
+                keys = map(subgraph.key_of, by_hand.cotangents)
+                copy._made.update(zip(keys, cotangents))
+                copy._copy(by_hand.ops, bodies.Reached([]))
+                return [None if t is None else copy.find(t) for t in by_hand.results]
+
+            return [tf.identity(t) for t in given], gradient
+
+        return passed_on(*inputs)
 
     def _put(self, op: tf.Operation, made: Sequence[tf.Tensor]) -> None:
         for old, new in zip(op.outputs, made):
