@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -400,3 +401,44 @@ def test_a_session_gives_the_same(name):
             pytest.skip("its constants were made in eager code, which a Session does not run")
         found = session.run(tfjac.jacobian(y, fed), {fed: x})
     check_close(found, wanted.numpy(), 1e-5 if x.dtype == np.float32 else 1e-10)
+
+
+def _normalized_then_recurrent():
+    keras.utils.set_random_seed(0)
+    norm = keras.layers.LayerNormalization(dtype="float64")
+    recurrent = keras.layers.LSTM(3, dtype="float64")
+    norm.build((2, 4, 3))
+    recurrent.build((2, 4, 3))
+    return lambda x: recurrent(norm(x))
+
+
+def _product_then_loop():
+    w = tf.constant(np.random.default_rng(0).normal(size=(3, 3)))
+
+    def fn(x):
+        return tf.while_loop(
+            lambda i, _: i < 3,
+            lambda i, h: (i + 1, tf.tanh(h @ w)),
+            (0, tf.math.cumprod(x, 1)),
+            maximum_iterations=3,
+        )[1]
+
+    return fn
+
+
+@pytest.mark.parametrize("make", [_normalized_then_recurrent, _product_then_loop])
+def test_a_loop_after_a_replaced_op_is_differentiated_twice(make):
+    fn, step = make(), 1e-6
+
+    @tf.function
+    def both(x):
+        y = tf.reduce_sum(fn(x) ** 2)
+        return tf.gradients(y, x)[0], tfjac.hessian(y, x)
+
+    x = tf.constant(np.random.default_rng(1).normal(size=(2, 4, 3)))
+    found = both(x)[1]
+    for index in ((0, 0, 0), (1, 3, 2)):
+        change = np.zeros(x.shape)
+        change[index] = step
+        expected = (both(x + change)[0] - both(x - change)[0]) / (2 * step)
+        np.testing.assert_allclose(found[(..., *index)], expected, rtol=1e-5, atol=1e-7)
