@@ -32,8 +32,13 @@ class Gradient:
 
 
 def gradient_of(op: tf.Operation) -> Gradient | None:
-    """Returns the gradient of an op; None where it is not to be had, or may run only once."""
+    """Returns the gradient of an op; None where it is not to be had, or cannot be copied."""
     return graph_memo.kept_on(op.graph, ("handwritten", op.name), lambda: _read(op))
+
+
+def _stays(op: tf.Operation) -> bool:
+    """Returns whether an op may not be copied with a gradient: it calls a function, or draws."""
+    return op.type in subgraph.WITH_BODY or bodies.runs_once(op)
 
 
 def _read(op: tf.Operation) -> Gradient | None:
@@ -48,8 +53,10 @@ def _read(op: tf.Operation) -> Gradient | None:
             return None  # written for other uses
         results = [None if g is None else tf.convert_to_tensor(g) for g in found]
     graph.outputs = [g for g in results if g is not None]
-    captured = [t for t in tf_internals.captures(graph).values() if t.graph is op.graph]
+    captured = list(tf_internals.captures(graph).values())
+    if not all(tf.is_symbolic_tensor(t) and t.graph is op.graph for t in captured):
+        return None
     ops, reads = bodies.needed(graph), bodies.before(captured)
-    if any(part.type in subgraph.WITH_BODY or bodies.runs_once(part) for part in [*ops, *reads]):
+    if any(map(subgraph.is_by_hand, ops)) or any(map(_stays, [*ops, *reads])):
         return None
     return Gradient(tuple(cotangents), tuple(results), tuple(ops), tuple(reads))
