@@ -192,3 +192,17 @@ def test_the_product_of_a_batch_of_none_with_a_tangent_is_zeros():
         return tfjac.jvp(x * tf.math.rsqrt(tf.reduce_mean(x**2, 2, keepdims=True) + 0.2), x, x)
 
     assert f(tf.zeros([0, 2, 2, 2])).shape == (0, 2, 2, 2)
+
+
+def test_a_source_without_entries_leaves_the_tangents_of_the_others():
+    x, empty = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.zeros([3, 0])
+
+    @tf.function
+    def f(x, empty):
+        y = tf.gather_nd(x**2, [[0], [0]]) + tf.reduce_sum(empty)
+        alone = tf.gather_nd(x**2, [[1]])
+        return tfjac.jvp([y, alone], [x, empty], [tf.ones_like(x), empty])
+
+    found, alone = f(x, empty)
+    np.testing.assert_allclose(found, [[2.0, 4.0], [2.0, 4.0]])
+    np.testing.assert_allclose(alone, [[6.0, 8.0]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Sequence
 
 import tensorflow as tf
@@ -133,14 +134,24 @@ def _pushed(problem: Problem, vectors) -> tf.Tensor | None:
         return None
 
     def along() -> list[tf.Tensor | None]:
-        if shapes.are_empty(problem.y.shape, *(s.shape for s in problem.sources)):
-            return [tf.zeros_like(problem.y)]  # TensorFlow 2.21 may divide by zero there
-        found = directions.pushed(problem, vectors)
+        # TensorFlow 2.21 may divide by zero where there are no entries.
+        pairs = [
+            (source, vector)
+            for source, vector in zip(problem.sources, vectors)
+            if not shapes.are_empty(source.shape, problem.y.shape)
+        ]
+        if not pairs:
+            return [tf.zeros_like(problem.y)]
+        sources, filled = zip(*pairs)
+        part = dataclasses.replace(problem, sources=sources)
+        found = directions.pushed(part, filled)
         if found is None:
-            support = forward.second_gradients(problem)
+            support = forward.second_gradients(part)
             if not support.ok:
                 raise errors.UnsupportedError(f"jvp: {support.reason}. Use vjp, or jacobian.")
-            (found,) = sweeps.pushforward(problem.y, problem.sources)(*vectors)
+            (found,) = sweeps.pushforward(part.y, part.sources)(*filled)
+            # Where none of those sources reaches y.
+            found = tf.zeros_like(part.y) if found is None else found
         return [found]
 
     return _recorded("jvp", along, problem, vectors)[0]
