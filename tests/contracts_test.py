@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import registered
 import tensorflow as tf
 from tensorflow.python.ops.parallel_for import pfor
 
@@ -65,7 +66,7 @@ def test_an_extension_type_is_put_together_again_without_validation():
 def test_the_registry_tells_its_op_types_and_custom_gradients_apart():
     """Needed by the audit."""
     tf.function(lambda x: tf.nn.swish(x)).get_concrete_function(tf.TensorSpec([2]))
-    found = tf_internals.registered_op_types()
+    found = registered.registered_op_types()
     assert {"Tanh", "StopGradient", "TensorListStack", "SparseMatrixAdd"} <= found
     assert "NoSuchOp" not in found
     assert not [name for name in found if "CustomGradient" in name or "Call" in name]
@@ -90,6 +91,27 @@ def test_an_operation_can_be_recorded_on_a_tape():
             y = x * x
         tf_internals.record_operation("test", [y], [x], lambda dy: [dy * 7.0])
     assert tape.gradient(y, x).numpy() == 7.0
+
+
+def test_a_tape_sees_a_variable_through_what_was_captured_before_it():
+    """Needed by rewriting: a copy reads a handle that the graph has captured already."""
+    v = tf.Variable(3.0)
+
+    @tf.function(autograph=False)
+    def gradient(x):
+        handle = (v * x).graph.capture(v.handle)
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            tf_internals.record_captures(handle.graph)
+            y = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) * x
+        return tape.gradient(y, v)
+
+    assert gradient(tf.constant(5.0)).numpy() == 5.0
+
+
+def test_determinism_is_asked_of_tensorflow():
+    """Needed by autotune. What it is after it was asked for, faults_test has in a process."""
+    assert tf_internals.is_deterministic() is False
 
 
 def test_eager_mode_leaves_a_default_graph():

@@ -19,11 +19,11 @@ def differences(fn, x, step=1e-3):
     return np.stack(columns, -1).reshape(columns[0].shape + x.shape)
 
 
-def blocks_of(fn, x):
+def blocks_of(fn, x, step=1e-3):
     """Returns the matrix of each example, `[B, m, n]`, each by itself."""
     found = []
     for b in range(x.shape[0]):
-        j = differences(lambda one: np.asarray(fn(tf.constant(one))), x[b : b + 1])
+        j = differences(lambda one: np.asarray(fn(tf.constant(one))), x[b : b + 1], step)
         found.append(j.reshape(-1, x[b].size))
     return np.stack(found)
 

@@ -250,8 +250,22 @@ def test_what_the_plan_can_hardly_tell_apart_is_compared_once_it_repays(monkeypa
     jac = tfjac.prepare(traced, batch=True)
     found = [jac(x) for _ in range(4)]
     assert len(traces) == 2 and len(compared) == 1 and len(compared[0]) == 2
+    # Whichever was faster, the plan tells the one in use.
+    assert any(f"strategy: {name}\n" in jac.explain(x) for name in compared[0])
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-9, atol=1e-12)
+
+
+def test_the_plan_tells_the_strategy_that_was_found_faster(monkeypatch):
+    monkeypatch.setattr(autotune, "fastest", lambda ways: list(ways)[1])
+    trial = autotune.trial
+    monkeypatch.setattr(autotune, "trial", lambda plans, graph, _: trial(plans, graph, 0.0))
+    x = tf.random.stateless_normal([4, 8], [1, 2], dtype=tf.float64)
+    jac = tfjac.prepare(_deep, batch=True)
+    jac(x)
+    before = jac.explain(x).splitlines()[1]
+    jac(x)
+    assert jac.explain(x).splitlines()[1] != before
 
 
 def test_a_comparison_is_due_when_calls_took_as_long_as_building():

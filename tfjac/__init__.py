@@ -8,7 +8,7 @@ Jb = jac(x)                           # from eager code; built once
 
 from tfjac import errors, flags, rules, strategies, testing
 from tfjac.blocks import BlockDiagonal
-from tfjac.compiled import JacobianFunction, prepare
+from tfjac.compiled import JacobianFunction
 from tfjac.derived import det, gramian, logdet, slogdet
 from tfjac.host_memory import keep_freed_memory
 from tfjac.independence import explain_dependence
@@ -22,6 +22,7 @@ from tfjac.jacobians import (
 from tfjac.linearized import linearize
 from tfjac.operators import JacobianOperator, jacobian_operator
 from tfjac.per_example import per_example_gradient_norms, per_example_gradients
+from tfjac.prepared import prepare
 from tfjac.products import jvp, vjp
 from tfjac.second_order import batch_hessian, ggn, hessian, hvp, laplacian, ntk
 from tfjac.spectra import (

@@ -21,8 +21,6 @@ from tfjac import planning, rates, tf_internals
 from tfjac.graph import bodies
 from tfjac.options import Options
 
-# As an option: to be tuned by itself.
-BY_ITSELF = "auto"
 # A prediction is expected to be right within this factor: beyond it the second best has no chance.
 ERROR = 2.0
 # Predicted seconds, in calls that do nothing, below which strategies cannot differ by much.
@@ -54,7 +52,7 @@ def fastest(ways: Mapping[str, Callable[[], object]]) -> str:
 class Trial:
     """A comparison that is due once it repays: when calls have taken as long as building did.
 
-    So no more than twice what is needed is ever spent, however many calls there will be.
+    So what it takes is never much more than what was spent before, however many calls will follow.
 
     Args:
       names: of two strategies, the one in use first.

@@ -1,10 +1,9 @@
-"""From functions to Jacobians in eager code: prepare once, run many."""
+"""The function that `prepare` returns: built once for each signature, and run many times."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
@@ -16,10 +15,9 @@ import tensorflow as tf
 from tfjac import autotune as autotune_lib
 from tfjac import errors, fallback, function_cache, jacobians, planning, tf_internals
 from tfjac import options as options_lib
-from tfjac.call_signature import Call, InputSignature, any_symbolic, as_graph_tensor
+from tfjac.call_signature import Call, any_symbolic, as_graph_tensor
 from tfjac.options import Options
 from tfjac.problems import Nested
-from tfjac.strategies import Strategy
 
 # What is raised where XLA, or a strategy under it, cannot serve a graph.
 _NOT_COMPILED = (
@@ -27,95 +25,6 @@ _NOT_COMPILED = (
     tf.errors.InvalidArgumentError,
     tf.errors.UnimplementedError,
 )
-
-
-def prepare(
-    fn: Callable[..., Nested],
-    *,
-    batch: bool = False,
-    strategy: str | Strategy = "auto",
-    argnums: int | Sequence[int] = 0,
-    chunk_size: int | str | None = "auto",
-    jit_compile: bool = False,
-    device: str | None = None,
-    input_signature: Sequence[Any] | None = None,
-    unconnected_gradients: str | tf.UnconnectedGradients = "zero",
-    holomorphic: bool = False,
-    independence: str = "prove",
-    structured: bool = False,
-    memory_budget: int | None = None,
-    autotune: bool | str | os.PathLike[str] = autotune_lib.BY_ITSELF,
-) -> JacobianFunction:
-    """Returns a function that evaluates the Jacobian of `fn`, built once per input signature.
-
-    Args:
-      fn: a Keras model, or a function of tensors that returns a tensor or a nested structure.
-      batch: per-example Jacobians, shape `[B] + y.shape[1:] + x.shape[1:]`; else the whole one,
-        shape `y.shape + x.shape`.
-      strategy: as in `jacobian`.
-      argnums: which positional argument, or arguments, of `fn` are the sources.
-      chunk_size: as in `jacobian`.
-      jit_compile: compile with XLA.
-      device: where to evaluate, as "/CPU:1" or "/GPU:0". None leaves it to TensorFlow, which takes
-        a GPU where one is visible and the CPU where none is. Ops without a kernel for the device
-        run on the CPU.
-      input_signature: for each argument a `tf.TypeSpec`, or nested structure of them. One graph
-        then serves all inputs that fit, of any batch size say. None: a graph for each shape.
-      unconnected_gradients: as in `jacobian`.
-      holomorphic: as in `jacobian`.
-      independence: as in `batch_jacobian`; of no account unless batch.
-      structured: as in `jacobian`; of no account where batch.
-      memory_budget: as in `jacobian`. Should TensorFlow run out of memory all the same, half as
-        much is tried, down to one row at a time, with a warning each time.
-      autotune: "auto" times the two best strategies where their predictions are within a factor of
-        2 and nothing is drawn or written, once calls with a signature have taken as long as
-        building did, and keeps the faster one; the function is traced once more then. True times
-        the three best at the first call, each also compiled by XLA where XLA can. A path remembers
-        it in that file too, for the same graph on the same devices. False goes by the plan.
-
-    Returns:
-      A `JacobianFunction`.
-
-    Raises:
-      InvalidTypeError: `fn` is not callable, or an option is of the wrong type.
-      InvalidValueError: an option that is unknown, or options that contradict each other.
-
-    Cost:
-      Nothing is built before the first call. What is built is kept with `fn`: preparing the same
-      function with the same options again finds it, and it is freed when the function is.
-
-    Example:
-      >>> jac = tfjac.prepare(lambda x: x ** 2)
-      >>> jac(np.array([1., 2.])).numpy()
-      array([[2., 0.],
-             [0., 4.]])
-    """
-    if not callable(fn):
-        raise errors.InvalidTypeError(
-            errors.message(
-                "fn",
-                "callable",
-                f"{fn!r:.60} of type {type(fn).__name__}",
-                "For tensors of a graph use tfjac.jacobian(y, x).",
-            )
-        )
-    options = Options(
-        batch,
-        strategy,
-        options_lib.checked_argnums(argnums),
-        chunk_size,
-        jit_compile,
-        device,
-        InputSignature.of(input_signature),
-        unconnected_gradients,
-        holomorphic,
-        independence,
-        structured,
-        memory_budget,
-        autotune if isinstance(autotune, bool) else os.fspath(autotune),
-    )
-    options.check()
-    return JacobianFunction(fn, options)
 
 
 class _Built(NamedTuple):
@@ -302,7 +211,9 @@ class JacobianFunction:
         built, (name, other) = built._replace(trial=None), built.trial.names
         options = dataclasses.replace(self._options, strategy=other, autotune=False)
         try:
-            ways = {name: built, other: self._with(call, with_value, options)}
+            made = self._with(call, with_value, options)
+            plans = tuple(plan.with_strategy(other) for plan in built.plans)
+            ways = {name: built, other: made._replace(plans=plans)}
             calls = {
                 name: functools.partial(tf_internals.call_concrete, way.concrete, call.tensors)
                 for name, way in ways.items()
@@ -334,7 +245,7 @@ class JacobianFunction:
 
     def _built(self, call: Call, with_value: bool) -> _Built:
         options = self._options
-        by_itself = options.autotune == autotune_lib.BY_ITSELF
+        by_itself = options.autotune == options_lib.TUNED_BY_ITSELF
         if options.autotune and not by_itself:
             call_of = functools.partial(self._call_of, call)
             options = autotune_lib.chosen(self._plans(call), options, call_of)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac import compiled, errors, function_cache, products, tf_internals
+from tfjac import errors, function_cache, prepared, products, tf_internals
 from tfjac.graph import subgraph
 from tfjac.operators import JacobianOperator
 
@@ -71,7 +71,7 @@ def linearize(fn: Callable[[tf.Tensor], tf.Tensor], x: Any) -> tuple[tf.Tensor, 
         lambda: _Traced(fn, x),
         lambda entry: entry.layers == tf_internals.layers_of(fn),
     )
-    return traced.at(x, compiled.prepare(fn))
+    return traced.at(x, prepared.prepare(fn))
 
 
 class _Traced:

@@ -13,6 +13,9 @@ from tfjac import independence as independence_lib
 from tfjac.call_signature import InputSignature
 from tfjac.strategies import Strategy
 
+# Of the option `autotune`: two ways are compared once that repays; see `autotune.trial`.
+TUNED_BY_ITSELF = "auto"
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -43,7 +46,7 @@ class Options:
         shapes.check_chunk_size(self.chunk_size)
         planning.check_strategy(self.strategy, self.chunk_size)
         planning.within(self.memory_budget, self.chunk_size)
-        if self.autotune not in (False, "auto") and self.strategy != planning.AUTO:
+        if self.autotune not in (False, TUNED_BY_ITSELF) and self.strategy != planning.AUTO:
             raise errors.InvalidValueError(
                 errors.message(
                     "autotune",

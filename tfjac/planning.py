@@ -94,6 +94,11 @@ class Plan:
         """Predicted seconds of one evaluation by the chosen strategy."""
         return next(a.seconds for a in self.answers if a.strategy is self.strategy)
 
+    def with_strategy(self, name: str) -> Plan:
+        """Returns the plan with another one of the strategies that take the problem chosen."""
+        chosen = next(a.strategy for a in self.answers if a.strategy.name == name)
+        return dataclasses.replace(self, strategy=chosen)
+
     def seconds_of(self, name: str) -> float:
         """Returns what a strategy that takes the problem is predicted to need, by its name."""
         return next(a.seconds for a in self.answers if a.strategy.name == name)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac import errors, products
-from tfjac.compiled import prepare
+from tfjac.prepared import prepare
 from tfjac.rule_checks import RuleError, check_rule
 from tfjac.strategies import Strategy
 

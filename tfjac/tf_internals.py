@@ -285,11 +285,8 @@ def known_in_graph(graph: tf.Graph, tensor: tf.Tensor) -> tf.Tensor | None:
     """Returns the tensor by which `graph` itself knows one, a variable's handle say, or None."""
     if tf.is_symbolic_tensor(tensor) and tensor.graph is graph:
         return tensor
-    if is_function_graph(graph):
-        for outer, inner in graph.captures:
-            if outer is tensor:
-                return inner
-    return None
+    captured = graph.captures if is_function_graph(graph) else ()
+    return next((inner for outer, inner in captured if outer is tensor), None)
 
 
 def is_compiled_by_xla(graph: tf.Graph) -> bool:
@@ -345,15 +342,6 @@ def call_concrete(function: tf.types.experimental.ConcreteFunction, args: Sequen
     through `ConcreteFunction.__call__` and 370 us through `tf.function` (2026-11-30).
     """
     return function._call_flat(list(args), function.captured_inputs)  # pylint: disable=protected-access
-
-
-def registered_op_types() -> frozenset[str]:
-    """Returns the op types that have a gradient registered, or are registered as having none.
-
-    Importing TensorFlow registers all that it has: none waits for its first use (2.21). Left out is
-    what custom gradients and called functions register, under a name with a hyphen and a number.
-    """
-    return frozenset(name for name in ops.gradient_registry.list() if "-" not in name)
 
 
 # What a vectorized map converts to something that is the same for all rows, whatever it is given.

@@ -138,7 +138,7 @@ def runs_once(op: tf.Operation) -> bool:
 
 
 def _is_written(handle: tf.Tensor) -> bool:
-    """Returns whether an op of its graph may write to a variable."""
+    """Returns whether an op of its graph may write to the variable that a handle stands for."""
     return any(_writes(reader) for reader in handle.consumers())
 
 

@@ -230,6 +230,7 @@ class _Copy:
         if replacement is not None:
             faults.append(_fault_of(op, replacement))
         fault = max(faults, key=lambda fault: fault.first, default=None)
+        # Asked anew, for the graph may have got an assignment to what a call reads.
         if replacement is None and bodies.runs_once(op):
             self.kept |= {_key(op): fault} if fault else {}
             return
